@@ -1,0 +1,364 @@
+package events
+
+import "time"
+
+// The event types. The words are those of the log; they never change.
+const (
+	TypeOpened   Type = "opened"
+	TypeReleased Type = "released"
+	TypePaused   Type = "paused"
+	TypeResumed  Type = "resumed"
+	TypeFormat   Type = "format"
+
+	TypeRequested       Type = "requested"
+	TypeAcquired        Type = "acquired"
+	TypeGuardExtended   Type = "guard-extended"
+	TypeAcquireFailed   Type = "acquire-failed"
+	TypeVerified        Type = "verified"
+	TypeVerifyFailed    Type = "verify-failed"
+	TypeHandoverStarted Type = "handover-started"
+	TypePrepared        Type = "prepared"
+	TypeInstalled       Type = "installed"
+	TypeRollbackStarted Type = "rollback-started"
+	TypeRolledBack      Type = "rolled-back"
+	TypeRenewed         Type = "renewed"
+	TypeRenewFailed     Type = "renew-failed"
+	TypeRetired         Type = "retired"
+	TypeRevoking        Type = "revoking"
+	TypeRevoked         Type = "revoked"
+	TypeRevokeFailed    Type = "revoke-failed"
+	TypeExpired         Type = "expired"
+	TypeAdopted         Type = "adopted"
+	TypeOrphaned        Type = "orphaned"
+	TypeChanged         Type = "changed"
+
+	TypeRegistered Type = "registered"
+	TypeLeft       Type = "left"
+
+	TypeUpdated  Type = "updated"
+	TypeRejected Type = "rejected"
+
+	TypeApplied Type = "applied"
+	TypeRemoved Type = "removed"
+)
+
+// How a scope was taken.
+const (
+	HowFresh    = "fresh"    // nobody held it before
+	HowOwn      = "own"      // our own incarnation held it
+	HowReleased = "released" // its holder gave it back
+	HowQuiet    = "quiet"    // its holder was silent and was deposed
+	HowReopened = "reopened" // same epoch, to settle an append of unknown outcome
+)
+
+// Opened begins an epoch; its sequence is the fence of every later append.
+type Opened struct {
+	Holder string `json:"holder"`
+	How    string `json:"how"`
+	// Attempt tells one append of this event from another.
+	Attempt string `json:"attempt"`
+	// SealKey is the id of the seal key in force.
+	SealKey string `json:"seal_key"`
+	// StreamCreated tells this stream from a recreated or restored one.
+	StreamCreated time.Time `json:"stream_created"`
+}
+
+// Released ends an epoch in good order.
+type Released struct {
+	Holder string `json:"holder"`
+}
+
+// Paused says that a Vault connection refuses our credentials (E12).
+type Paused struct {
+	Vault string `json:"vault"`
+	Kind  string `json:"kind"`
+}
+
+// Resumed ends a pause.
+type Resumed struct {
+	Vault string `json:"vault"`
+}
+
+// Format raises the version of an event type that may be written from here on.
+type Format struct {
+	Versions map[Type]int `json:"versions"`
+}
+
+// Why a lease was requested.
+const (
+	ReasonFirst         = "first"           // the name has no usable lease
+	ReasonDue           = "due"             // it is not renewable and half its TTL has gone
+	ReasonShortGrant    = "short-grant"     // a renewal granted less: max TTL is near (L37)
+	ReasonRefused       = "renewal-refused" // L34
+	ReasonRotate        = "rotate"          // somebody asked for it
+	ReasonDefinition    = "definition"      // path or Vault connection changed (L3)
+	ReasonExpired       = "expired"
+	ReasonRevokedByHand = "revoked-by-hand"
+)
+
+// Requested intends one read of a credential (P5).
+type Requested struct {
+	Vault    string `json:"vault"`
+	Path     string `json:"path"`
+	Reason   string `json:"reason"`
+	Attempt  int    `json:"attempt"`
+	Replaces uint64 `json:"replaces,omitempty"`
+}
+
+// Acquired says that Vault granted a credential and that its values are sealed
+// in the store under the lease's number.
+type Acquired struct {
+	// LeaseID is Vault's; empty for a secret without lease.
+	LeaseID string `json:"lease_id,omitempty"`
+	// TTL counts from SentAt; 0 does not expire (L9).
+	TTL       Seconds   `json:"ttl_s"`
+	Renewable bool      `json:"renewable"`
+	SentAt    time.Time `json:"sent_at"`
+	// Guard is the accessor of the token that the lease hangs on, GuardTTL its
+	// life from SentAt until it is extended.
+	Guard    string  `json:"guard,omitempty"`
+	GuardTTL Seconds `json:"guard_ttl_s,omitzero"`
+	// Keys are the names of the values that came, Public the few that may be
+	// read by auditors, Fingerprint a keyed one that tells same from changed.
+	Keys        []string          `json:"keys"`
+	Public      map[string]string `json:"public,omitempty"`
+	Fingerprint string            `json:"fingerprint"`
+	// Suspect is set where Vault's duration made no sense and was replaced.
+	Suspect  string   `json:"lease_duration_suspect,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// GuardExtended says that the guard lives on; only from here on may the lease
+// be handed over.
+type GuardExtended struct {
+	Granted Seconds   `json:"granted_s"`
+	SentAt  time.Time `json:"sent_at"`
+}
+
+// Retry is what a failure plans: the how-manieth attempt failed, and when the
+// next one is due. Attempt stops counting at 7.
+type Retry struct {
+	Attempt int       `json:"attempt"`
+	At      time.Time `json:"at"`
+}
+
+// Failure says what went wrong without saying any secret.
+type Failure struct {
+	// Kind is one of the kinds of error, such as "permission" or "timeout".
+	Kind string `json:"kind"`
+	// Message is for people.
+	Message string `json:"message"`
+}
+
+// AcquireFailed ends an acquisition. A guard or lease id that is known is
+// still owed its revocation.
+type AcquireFailed struct {
+	Failure
+	// Keys are the names of the values that came, when some were missing.
+	Keys    []string `json:"keys,omitempty"`
+	LeaseID string   `json:"lease_id,omitempty"`
+	Guard   string   `json:"guard,omitempty"`
+	Retry   Retry    `json:"retry"`
+}
+
+// Verified says that a login of our own with the candidate worked.
+type Verified struct {
+	Verifier string  `json:"verifier"`
+	Took     Seconds `json:"took_s"`
+}
+
+// VerifyFailed says that it did not within its budget.
+type VerifyFailed struct {
+	Failure
+	Retry Retry `json:"retry"`
+}
+
+// HandoverStarted begins to ask; its sequence is the n of every prepare.
+type HandoverStarted struct {
+	Previous uint64 `json:"previous,omitempty"`
+	// Asked are the incarnations registered at this moment.
+	Asked []string `json:"asked,omitempty"`
+	// Budget is the time everybody has to say yes.
+	Budget Seconds `json:"budget_s"`
+}
+
+// Prepared is one incarnation's answer to a prepare.
+type Prepared struct {
+	Incarnation string `json:"incarnation"`
+	// N is the sequence of the hand-over it answers.
+	N      uint64 `json:"n"`
+	Yes    bool   `json:"yes"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// What proved a candidate that was installed.
+const (
+	ProofConsumers = "consumers" // everybody registered said yes
+	ProofVerifier  = "verifier"  // our own login; nobody was registered
+	ProofStaging   = "staging"   // the keys are there; the definition asks nobody
+	ProofRather    = "rather"    // the active one was at its end: rather this than none
+)
+
+// Installed commits: the lease is the name's active one. Its sequence is the n
+// of every follow.
+type Installed struct {
+	Previous uint64 `json:"previous,omitempty"`
+	Proof    string `json:"proof"`
+	// GoodFor and RetireAfter bound the previous lease's grace.
+	GoodFor     Seconds `json:"good_for_s"`
+	RetireAfter Seconds `json:"retire_after_s"`
+}
+
+// RollbackStarted ends a hand-over without commit; its sequence is the n of
+// every revert.
+type RollbackStarted struct {
+	Failure
+	// Back is the lease everybody goes back to; 0: none.
+	Back   uint64  `json:"back,omitempty"`
+	Budget Seconds `json:"budget_s"`
+}
+
+// RolledBack ends a roll back. Safe: everybody confirmed, the candidate may be
+// revoked. Otherwise it is kept, since somebody may live on it (L22).
+type RolledBack struct {
+	Safe        bool     `json:"safe"`
+	Unconfirmed []string `json:"unconfirmed,omitempty"`
+	Retry       Retry    `json:"retry"`
+}
+
+// Renewed says that a lease, and its guard if it has one, lives on.
+type Renewed struct {
+	TTL       Seconds   `json:"ttl_s"`
+	SentAt    time.Time `json:"sent_at"`
+	Renewable bool      `json:"renewable"`
+	GuardTTL  Seconds   `json:"guard_ttl_s,omitzero"`
+	// Short: less was granted than asked for, so max TTL is near (L37).
+	Short    bool     `json:"short,omitempty"`
+	Suspect  string   `json:"lease_duration_suspect,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// RenewFailed says that a renewal, or the extension of a guard, failed.
+type RenewFailed struct {
+	Failure
+	// Refused: Vault said no (400, 403, 404), so a successor is due (L34).
+	Refused bool  `json:"refused,omitempty"`
+	Retry   Retry `json:"retry"`
+}
+
+// Why a lease was retired.
+const (
+	RetiredReplaced   = "replaced"    // a later lease was installed and everybody follows it
+	RetiredOverdue    = "overdue"     // replaced, and retire_after has passed
+	RetiredRolledBack = "rolled-back" // a candidate that everybody has left
+	RetiredUnproven   = "unproven"    // a candidate that nobody was asked about
+	RetiredByHand     = "by-hand"     // an operator's revoke
+	RetiredRemoved    = "removed"     // its definition is gone (L7)
+	RetiredExpired    = "expired"     // its time is up
+)
+
+// Retired says that a lease is not used any more and is owed a revocation.
+type Retired struct {
+	Reason string `json:"reason"`
+	// CutOff names the incarnations that had not confirmed.
+	CutOff []string `json:"cut_off,omitempty"`
+}
+
+// Revoking intends the revocation; it is final (P7).
+type Revoking struct{}
+
+// Revoked says that Vault has no such lease any more. Gone: it had none.
+type Revoked struct {
+	Gone bool `json:"gone,omitempty"`
+}
+
+// RevokeFailed says that it still has it.
+type RevokeFailed struct {
+	Failure
+	Retry Retry `json:"retry"`
+}
+
+// Who found a lease to be at its end.
+const (
+	ExpiredByClock = "clock"
+	ExpiredByVault = "vault"
+)
+
+// Expired says that a lease's time is up. Found by the clock it is still owed
+// a revocation, since a late extension may have saved it (P6); found by Vault
+// it is closed.
+type Expired struct {
+	By string `json:"by"`
+	// Retry paces the next acquisition when a candidate came to nothing.
+	Retry Retry `json:"retry,omitzero"`
+}
+
+// Adopted says that a lease obtained elsewhere is ours now (L51).
+type Adopted struct {
+	Acquired
+	Vault string `json:"vault"`
+	Path  string `json:"path"`
+}
+
+// Orphaned closes an intent whose outcome nobody knows. What it may have left
+// in Vault at this path ends with its guard or, unguarded, with its TTL.
+type Orphaned struct {
+	Vault string `json:"vault"`
+	Path  string `json:"path"`
+}
+
+// Changed says that a secret without lease has new values (L38).
+type Changed struct {
+	Fingerprint string `json:"fingerprint"`
+}
+
+// Registered says that an incarnation of a consumer must be asked from here on.
+type Registered struct {
+	Consumer    string `json:"consumer"`
+	Instance    string `json:"instance"`
+	Incarnation string `json:"incarnation"`
+	// Replaces is the instance's earlier incarnation, dead by now.
+	Replaces string `json:"replaces,omitempty"`
+	Key      string `json:"key"`
+	XKey     string `json:"xkey"`
+	Subject  string `json:"subject"`
+}
+
+// Why an incarnation left.
+const (
+	LeftByItself = "deregistered"
+	LeftSilent   = "no-responders"
+	LeftByHand   = "removed-by-hand"
+)
+
+// Left says that an incarnation need not be asked any more.
+type Left struct {
+	Incarnation string `json:"incarnation"`
+	Reason      string `json:"reason"`
+}
+
+// Updated says that a settings document has a new revision.
+type Updated struct {
+	Revision uint64   `json:"revision"`
+	Paths    []string `json:"paths"`
+	Blob     string   `json:"blob"`
+}
+
+// Rejected says that an update of a settings document was refused.
+type Rejected struct {
+	Failure
+	Revision uint64 `json:"revision"`
+}
+
+// Applied puts a definition in force or, under [DefinitionsName], records the
+// revision whose definitions all are.
+type Applied struct {
+	Revision   uint64      `json:"revision"`
+	Digest     string      `json:"digest,omitempty"`
+	Definition *Definition `json:"definition,omitempty"`
+}
+
+// Removed takes a definition out of force.
+type Removed struct {
+	Revision uint64 `json:"revision"`
+}

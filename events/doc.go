@@ -1,0 +1,21 @@
+// Package events is the catalogue: every fact that leasesvc records, its name
+// and version, its envelope, its subject and how it is encoded.
+//
+// Call [Encode] (or [Chain.Seal], which adds the MAC) to write one and
+// [Decode] to read one. [Types] lists what exists; testdata/golden has one
+// file per type and version, which later releases go on decoding for ever.
+//
+// Guarantees: an event type's name and version are written down here and never
+// follow a Go name. Decoding an event of a later version, or of a type that
+// this release does not know, is refused with a [*FutureError]; nothing is
+// dropped silently. Durations are exact decimals ([Seconds]). No field of any
+// event holds a secret, a token or a value derived from one; which fields of a
+// credential are public is listed per [Kind].
+//
+// Not here: what the events mean together (leasecore), where they are stored
+// (events/journal). The package is pure: no clock, no randomness, no I/O. Its
+// values may be shared between goroutines as long as nobody writes to them; a
+// [Chain] belongs to one goroutine.
+//
+// Tested by golden files, a fuzz test of the decoder and properties.
+package events

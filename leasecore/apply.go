@@ -1,0 +1,332 @@
+package leasecore
+
+import (
+	"github.com/leasesvc/leasesvc/events"
+)
+
+// Apply folds one event of the log into the state. It returns an
+// [*InconsistentError], and leaves the state as it was, when the event does not
+// fit. Whether the event is genuine and of the current epoch is the caller's
+// question (projector).
+func (s *State) Apply(e *events.Event) error { return apply(s, e) }
+
+// apply is the one fold, for states and drafts.
+func apply(t target, e *events.Event) error {
+	why := ""
+	switch d := e.Data.(type) {
+	case *events.Opened:
+		applyOpened(t, e, d)
+	case *events.Released:
+		t.head().Released = true
+	case *events.Paused, *events.Resumed, *events.Format, *events.Updated, *events.Rejected, *events.Changed, *events.Adopted:
+		// Nothing of these is in the core's state yet.
+	case *events.Applied:
+		applyDefinition(t, e, d)
+	default:
+		why = applyToName(t, e)
+	}
+	if why != "" {
+		return &InconsistentError{Seq: e.Seq, Type: string(e.Type()), Name: e.Name, Why: why}
+	}
+	if h := t.head(); e.Seq > h.LastSeq {
+		h.LastSeq = e.Seq
+	}
+	return nil
+}
+
+func applyOpened(t target, e *events.Event, d *events.Opened) {
+	h := t.head()
+	if e.Epoch != h.Epoch {
+		h.OpenedAt = e.Time
+		t.forgetConfirmations()
+	}
+	h.Epoch, h.Fence, h.Holder, h.Released = e.Epoch, e.Seq, d.Holder, false
+}
+
+func applyDefinition(t target, e *events.Event, d *events.Applied) {
+	if e.Name == events.DefinitionsName {
+		h := t.head()
+		h.Revision, h.Digest = d.Revision, d.Digest
+		return
+	}
+	n := t.edit(e.Name)
+	if n == nil {
+		n = t.create(e.Name)
+	}
+	n.Definition = d.Definition
+}
+
+// applyToName folds the events of a name that exists; the result says why the
+// event does not fit.
+func applyToName(t target, e *events.Event) (why string) {
+	n := t.edit(e.Name)
+	if n == nil {
+		return "there is no such name"
+	}
+	switch d := e.Data.(type) {
+	case *events.Removed:
+		n.Definition = nil
+	case *events.Registered:
+		applyRegistered(t, n, d)
+	case *events.Left:
+		n.leave(d.Incarnation)
+		t.forgetIncarnation(n.Name, d.Incarnation)
+	case *events.Requested:
+		if n.Candidate != 0 {
+			return "another candidate is on its way"
+		}
+		n.Leases = append(n.Leases, Lease{
+			No: e.Lease, State: Requested, Epoch: e.Epoch, Vault: d.Vault, Path: d.Path, Reason: d.Reason, GrantedAt: e.Time,
+		})
+		n.Candidate = e.Lease
+		if h := t.head(); e.Lease > h.LastLease {
+			h.LastLease = e.Lease
+		}
+	default:
+		l := n.Lease(e.Lease)
+		if l == nil {
+			return "the lease is closed or was never there"
+		}
+		why = applyToLease(t, n, l, e)
+	}
+	if n.Definition == nil && len(n.Leases) == 0 && why == "" {
+		t.drop(n.Name)
+	}
+	return why
+}
+
+func applyRegistered(t target, n *Name, d *events.Registered) {
+	if old := n.instance(d.Consumer, d.Instance); old != nil {
+		id := old.ID
+		n.leave(id)
+		t.forgetIncarnation(n.Name, id)
+	}
+	n.Consumers = append(n.Consumers, Incarnation{
+		Consumer: d.Consumer, Instance: d.Instance, ID: d.Incarnation, Key: d.Key, XKey: d.XKey, Subject: d.Subject,
+	})
+}
+
+func (n *Name) leave(id string) {
+	kept := n.Consumers[:0:0]
+	for _, c := range n.Consumers {
+		if c.ID != id {
+			kept = append(kept, c)
+		}
+	}
+	n.Consumers = kept
+}
+
+// applyToLease folds the events of a lease's life.
+func applyToLease(t target, n *Name, l *Lease, e *events.Event) string {
+	switch d := e.Data.(type) {
+	case *events.Acquired:
+		return applyAcquired(l, d)
+	case *events.AcquireFailed:
+		return applyAcquireFailed(n, l, d)
+	case *events.Orphaned:
+		if l.State != Requested {
+			return "only an intent can be orphaned, the lease is " + l.State.String()
+		}
+		n.close(l.No)
+	case *events.GuardExtended:
+		l.GuardExtended, l.GuardAt, l.GuardTTL = true, d.SentAt, d.Granted.Duration()
+		l.Retry = events.Retry{}
+	case *events.Verified:
+		l.Verified = true
+	case *events.VerifyFailed:
+		if l.State != Acquired {
+			return "only a candidate can fail to verify, the lease is " + l.State.String()
+		}
+		n.postpone(l, d.Failure, d.Retry)
+		n.retire(l)
+	case *events.HandoverStarted:
+		if l.State != Acquired || n.Handover != nil {
+			return "the lease is " + l.State.String() + ", or another hand-over is in flight"
+		}
+		l.State = HandingOver
+		n.Handover = &Handover{
+			N: e.Seq, Lease: l.No, Epoch: e.Epoch, Started: e.Time, Budget: d.Budget.Duration(), Answers: map[string]Answer{},
+		}
+	case *events.Prepared, *events.Installed, *events.RollbackStarted, *events.RolledBack:
+		return applyHandover(t, n, l, e)
+	default:
+		return applyUpkeep(n, l, e)
+	}
+	return ""
+}
+
+func applyAcquired(l *Lease, d *events.Acquired) string {
+	if l.State != Requested {
+		return "the lease is " + l.State.String() + ", not requested"
+	}
+	l.State = Acquired
+	l.LeaseID, l.Guard = d.LeaseID, d.Guard
+	l.GrantedAt, l.TTL, l.Renewable = d.SentAt, d.TTL.Duration(), d.Renewable
+	l.GuardAt, l.GuardTTL = d.SentAt, d.GuardTTL.Duration()
+	l.Public, l.Fingerprint = d.Public, d.Fingerprint
+	return ""
+}
+
+func applyAcquireFailed(n *Name, l *Lease, d *events.AcquireFailed) string {
+	if l.State != Requested {
+		return "the lease is " + l.State.String() + ", not requested"
+	}
+	n.postpone(l, d.Failure, d.Retry)
+	if d.LeaseID == "" && d.Guard == "" {
+		n.close(l.No)
+		return ""
+	}
+	// L8: what arrived is owned, whatever else was wrong with it.
+	l.LeaseID, l.Guard = d.LeaseID, d.Guard
+	n.retire(l)
+	return ""
+}
+
+// postpone plans the next acquisition after a candidate came to nothing.
+func (n *Name) postpone(l *Lease, f events.Failure, r events.Retry) {
+	n.Pending = &Pending{Retry: r, Vault: l.Vault, Path: l.Path, Failure: f}
+}
+
+// retire makes a lease owe its revocation and takes it out of its roles.
+func (n *Name) retire(l *Lease) {
+	l.State = Retired
+	l.Retry = events.Retry{}
+	n.forget(l.No)
+}
+
+// applyHandover folds the outcome of asking.
+func applyHandover(t target, n *Name, l *Lease, e *events.Event) string {
+	h := n.Handover
+	if h == nil || h.Lease != l.No {
+		return "no hand-over of the lease is in flight"
+	}
+	switch d := e.Data.(type) {
+	case *events.Prepared:
+		h.Answers[d.Incarnation] = Answer{Yes: d.Yes, Reason: d.Reason}
+	case *events.Installed:
+		if h.RollingBack {
+			return "its roll back has begun" // P12
+		}
+		n.install(l, e, d)
+	case *events.RollbackStarted:
+		l.State = RollingBack
+		h.RollingBack, h.RollbackAt, h.RollbackBudget, h.Failure = true, e.Time, d.Budget.Duration(), d.Failure
+		n.N = e.Seq
+	case *events.RolledBack:
+		if !h.RollingBack {
+			return "its roll back has not begun"
+		}
+		n.postpone(l, h.Failure, d.Retry)
+		n.Handover = nil
+		if d.Safe {
+			n.retire(l)
+		} else {
+			l.State, l.GateN = Kept, n.N
+			n.forget(l.No)
+		}
+	}
+	return ""
+}
+
+// install commits a candidate (L15): every other owned lease of the name goes
+// into grace.
+func (n *Name) install(l *Lease, e *events.Event, d *events.Installed) {
+	for i := range n.Leases {
+		o := &n.Leases[i]
+		if o.State == Active || o.State == Kept {
+			o.State, o.GateN = Grace, e.Seq
+			o.GoodUntil = e.Time.Add(d.GoodFor.Duration())
+			o.RetireAt = e.Time.Add(max(d.RetireAfter.Duration(), d.GoodFor.Duration()))
+		}
+	}
+	l.State = Active
+	n.Active, n.Candidate, n.Handover, n.Pending, n.Successor, n.N = l.No, 0, nil, nil, "", e.Seq
+}
+
+// applyUpkeep folds renewals and the way out.
+func applyUpkeep(n *Name, l *Lease, e *events.Event) string {
+	switch d := e.Data.(type) {
+	case *events.Renewed:
+		l.GrantedAt, l.TTL, l.Renewable, l.Short = d.SentAt, d.TTL.Duration(), d.Renewable, d.Short
+		l.Retry = events.Retry{}
+		if d.GuardTTL.Sign() > 0 {
+			l.GuardAt, l.GuardTTL = d.SentAt, d.GuardTTL.Duration()
+		}
+		if d.Short && n.Active == l.No {
+			n.Successor = events.ReasonShortGrant
+		}
+		n.renewalTried(l)
+	case *events.RenewFailed:
+		l.Retry = d.Retry
+		if d.Refused && n.Active == l.No {
+			n.Successor = events.ReasonRefused
+		}
+		if d.Refused {
+			l.Renewable = false
+		}
+		n.renewalTried(l)
+	case *events.Retired:
+		return n.applyRetired(l, d)
+	case *events.Expired:
+		return n.applyExpired(l, d)
+	case *events.Revoking:
+		if l.State != Retired {
+			return "only a retired lease may be revoked, the lease is " + l.State.String() // L25, I4
+		}
+		l.State = Revoking
+	case *events.RevokeFailed:
+		l.Retry = d.Retry
+	case *events.Revoked:
+		if l.State != Revoking {
+			return "its revocation was not intended, the lease is " + l.State.String()
+		}
+		n.close(l.No)
+	default:
+		return "this release does not know how to apply it"
+	}
+	return ""
+}
+
+func (n *Name) applyRetired(l *Lease, d *events.Retired) string {
+	switch l.State {
+	case Active:
+		if d.Reason == events.RetiredByHand {
+			n.Successor = events.ReasonRevokedByHand
+		}
+	case Acquired, Grace, Kept:
+	default:
+		return "a lease that is " + l.State.String() + " can't be retired"
+	}
+	n.retire(l)
+	return ""
+}
+
+func (n *Name) applyExpired(l *Lease, d *events.Expired) string {
+	switch l.State {
+	case Active:
+		n.Successor = events.ReasonExpired
+	case Acquired, Grace, Kept:
+	default:
+		return "a lease that is " + l.State.String() + " can't expire"
+	}
+	if d.Retry.Attempt > 0 {
+		n.postpone(l, events.Failure{Kind: "expired", Message: "the lease was gone before it was handed over"}, d.Retry)
+	}
+	if d.By == events.ExpiredByVault {
+		n.close(l.No)
+		return ""
+	}
+	n.retire(l)
+	return ""
+}
+
+// renewalTried notes, for a candidate that waits for the active lease's
+// renewal before its hand-over, that it was tried.
+func (n *Name) renewalTried(l *Lease) {
+	if n.Active != l.No {
+		return
+	}
+	if c := n.Lease(n.Candidate); c != nil {
+		c.ActiveRenewed = true
+	}
+}

@@ -1,0 +1,348 @@
+package leasecore
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/leasesvc/leasesvc/events"
+)
+
+// Decide turns a command into events and applies them to the draft. An error
+// says why the command was refused; then there are no events and the draft is
+// as it was. A command that has no effect any more gives neither.
+func Decide(d *Draft, at At, c Command) ([]events.Event, error) {
+	w := &decision{Draft: d, at: at}
+	if err := w.decide(c); err != nil {
+		return nil, err
+	}
+	if w.broken != nil {
+		return nil, w.broken
+	}
+	return w.out, nil
+}
+
+// decision is one command being decided.
+type decision struct {
+	*Draft
+	at     At
+	out    []events.Event
+	broken error
+}
+
+// emit adds an event and applies it, so that what is decided next sees it.
+func (w *decision) emit(name string, lease uint64, data events.Data) {
+	if w.broken != nil {
+		return
+	}
+	e := events.Event{
+		ID:    w.at.ID + "." + strconv.Itoa(len(w.out)),
+		Scope: w.h.Scope, Name: name, Lease: lease, Epoch: w.h.Epoch,
+		Time: w.at.Now.UTC(), Cause: w.at.Cause, Actor: w.at.Actor, Data: data,
+	}
+	if err := apply(w.Draft, &e); err != nil {
+		w.broken = fmt.Errorf("deciding: %w", err)
+		return
+	}
+	w.out = append(w.out, e)
+}
+
+func (w *decision) decide(c Command) error {
+	switch c := c.(type) {
+	case Tick:
+		w.settle(c.Name)
+	case ApplyDefinitions:
+		return w.applyDefinitions(c)
+	case AcquireDone:
+		return w.acquireDone(c)
+	case ExtendDone:
+		return w.extendDone(c)
+	case VerifyDone:
+		return w.verifyDone(c)
+	case Answered:
+		return w.answered(c)
+	case RenewDone:
+		return w.renewDone(c)
+	case RevokeDone:
+		return w.revokeDone(c)
+	case Register:
+		return w.register(c)
+	case Leave:
+		return w.leave(c)
+	case Rotate:
+		return w.rotate(c)
+	case RevokeActive:
+		return w.revokeActive(c)
+	case Release:
+		w.emit(events.EpochName, 0, &events.Released{Holder: c.Holder})
+	}
+	return nil
+}
+
+func (w *decision) applyDefinitions(c ApplyDefinitions) error {
+	switch {
+	case c.Revision < w.h.Revision:
+		return fmt.Errorf("%w: the file has %d, in force is %d; raise the file's revision", ErrRevision, c.Revision, w.h.Revision)
+	case c.Revision == w.h.Revision && c.Digest != w.h.Digest:
+		return fmt.Errorf("%w: revision %d; raise the file's revision with every change", ErrSameRevision, c.Revision)
+	case c.Revision == w.h.Revision:
+		return nil
+	}
+	for _, name := range w.base.SortedNames() {
+		n := w.Name(name)
+		if _, still := c.Definitions[name]; !still && n.Definition != nil {
+			w.emit(name, 0, &events.Removed{Revision: c.Revision})
+			w.settle(name)
+		}
+	}
+	for _, name := range sortedKeys(c.Definitions) {
+		def := c.Definitions[name]
+		if n := w.Name(name); n != nil && n.Definition != nil && n.Definition.Equal(&def) {
+			continue // untouched
+		}
+		w.emit(name, 0, &events.Applied{Revision: c.Revision, Definition: &def})
+		w.settle(name)
+	}
+	w.emit(events.DefinitionsName, 0, &events.Applied{Revision: c.Revision, Digest: c.Digest})
+	return nil
+}
+
+// lease finds what an outcome is about, in the state it must be in for the
+// outcome to mean anything. Otherwise the outcome is late (L5): no effect.
+func (w *decision) lease(name string, no uint64, states ...LeaseState) (*Name, *Lease, error) {
+	n := w.Name(name)
+	if n == nil {
+		return nil, nil, fmt.Errorf("%s: %w", name, ErrStale)
+	}
+	l := n.Lease(no)
+	if l == nil || !slices.Contains(states, l.State) {
+		return nil, nil, fmt.Errorf("%s, lease %d: %w", name, no, ErrStale)
+	}
+	return n, l, nil
+}
+
+func (w *decision) acquireDone(c AcquireDone) error {
+	n, _, err := w.lease(c.Name, c.Lease, Requested)
+	if err != nil {
+		return err
+	}
+	if c.Err == nil {
+		if f := stage(n.Definition, c.Grant); f != nil {
+			c.Err, c.Keys = &Failed{Failure: *f}, c.Grant.Keys
+			c.LeaseID, c.Guard = c.Grant.LeaseID, c.Grant.Guard
+		}
+	}
+	if c.Err != nil {
+		w.emit(c.Name, c.Lease, &events.AcquireFailed{
+			Failure: c.Err.Failure, Keys: c.Keys, LeaseID: c.LeaseID, Guard: c.Guard,
+			Retry: retryAfter(n.attempts(), w.at.Now, c.Err.RetryAfter),
+		})
+	} else {
+		grant := *c.Grant
+		clampGrant(n.Definition, &grant)
+		w.emit(c.Name, c.Lease, &grant)
+	}
+	w.settle(c.Name)
+	return nil
+}
+
+// KindMissingKeys is the kind of failure of a credential that lacks a key.
+const KindMissingKeys = "missing-keys"
+
+// stage checks that a grant has every key that its definition needs (L10).
+func stage(def *events.Definition, g *events.Acquired) *events.Failure {
+	if def == nil {
+		return nil // the candidate is retired next
+	}
+	var missing []string
+	for _, k := range def.Keys() {
+		if !slices.Contains(g.Keys, k) {
+			missing = append(missing, k)
+		}
+	}
+	if missing == nil {
+		return nil
+	}
+	return &events.Failure{Kind: KindMissingKeys, Message: fmt.Sprintf(
+		"a %s credential needs %v; %v came: check the definition's kind and require, and the path's role in Vault", def.Kind, missing, g.Keys)}
+}
+
+// clampGrant replaces a duration that makes no sense (L9).
+func clampGrant(def *events.Definition, g *events.Acquired) {
+	if g.TTL.Sign() > 0 {
+		return
+	}
+	came := g.TTL
+	g.TTL = events.Seconds{}
+	if g.LeaseID == "" || def == nil {
+		return
+	}
+	g.TTL = def.FallbackTTL
+	if g.Suspect == "" {
+		g.Suspect = fmt.Sprintf("Vault granted a lease for %s s; fallback_ttl of %s s counts", came, def.FallbackTTL)
+	}
+}
+
+// attempts gives how many acquisitions in a row have failed for the path and
+// connection that are in force (L4, L35).
+func (n *Name) attempts() int {
+	if n.Pending == nil || n.Definition == nil || n.Pending.Vault != n.Definition.Vault || n.Pending.Path != n.Definition.Path {
+		return 0
+	}
+	return n.Pending.Attempt
+}
+
+func (w *decision) extendDone(c ExtendDone) error {
+	n, l, err := w.lease(c.Name, c.Lease, Acquired)
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.Err == nil:
+		w.emit(c.Name, c.Lease, &events.GuardExtended{Granted: c.Granted, SentAt: c.SentAt})
+	case c.Err.Gone:
+		w.emit(c.Name, c.Lease, &events.Expired{By: events.ExpiredByVault, Retry: retryAfter(n.attempts(), w.at.Now, c.Err.RetryAfter)})
+	default:
+		end, _ := l.Expires()
+		w.emit(c.Name, c.Lease, &events.RenewFailed{Failure: c.Err.Failure, Retry: retryWithin(l.Retry.Attempt, w.at.Now, end, c.Err.RetryAfter)})
+	}
+	w.settle(c.Name)
+	return nil
+}
+
+func (w *decision) verifyDone(c VerifyDone) error {
+	n, _, err := w.lease(c.Name, c.Lease, Acquired)
+	if err != nil {
+		return err
+	}
+	if c.Err == nil {
+		w.emit(c.Name, c.Lease, &events.Verified{Verifier: c.Verifier, Took: c.Took})
+	} else {
+		w.emit(c.Name, c.Lease, &events.VerifyFailed{Failure: c.Err.Failure, Retry: retryAfter(n.attempts(), w.at.Now, c.Err.RetryAfter)})
+	}
+	w.settle(c.Name)
+	return nil
+}
+
+func (w *decision) answered(c Answered) error {
+	n := w.Name(c.Name)
+	if n == nil || n.Handover == nil || n.Handover.RollingBack || n.Handover.N != c.N || n.Incarnation(c.Incarnation) == nil {
+		return fmt.Errorf("%s, answer to %d by %s: %w", c.Name, c.N, c.Incarnation, ErrStale) // P8
+	}
+	if _, already := n.Handover.Answers[c.Incarnation]; already {
+		return nil
+	}
+	w.emit(c.Name, n.Handover.Lease, &events.Prepared{Incarnation: c.Incarnation, N: c.N, Yes: c.Yes, Reason: c.Reason})
+	w.settle(c.Name)
+	return nil
+}
+
+func (w *decision) renewDone(c RenewDone) error {
+	n, l, err := w.lease(c.Name, c.Lease, Acquired, HandingOver, RollingBack, Active, Grace, Kept)
+	if err != nil {
+		return err
+	}
+	inHandover := l.State == HandingOver || l.State == RollingBack
+	if c.Err == nil && c.Renewed.TTL.Sign() <= 0 {
+		c.Err = &Failed{Refused: true, Failure: events.Failure{ // L31
+			Kind: "malformed", Message: fmt.Sprintf("Vault renewed the lease for %s s", c.Renewed.TTL),
+		}}
+	}
+	switch {
+	case c.Err == nil:
+		renewed := *c.Renewed
+		renewed.Short = renewed.TTL.Duration() < l.TTL // L37: we ask for what we had
+		w.emit(c.Name, c.Lease, &renewed)
+	case c.Err.Gone && !inHandover:
+		gone := &events.Expired{By: events.ExpiredByVault}
+		if l.State == Acquired {
+			gone.Retry = retryAfter(n.attempts(), w.at.Now, c.Err.RetryAfter)
+		}
+		w.emit(c.Name, c.Lease, gone)
+	default:
+		end, _ := l.Expires()
+		w.emit(c.Name, c.Lease, &events.RenewFailed{
+			Failure: c.Err.Failure, Refused: c.Err.Refused || c.Err.Gone,
+			Retry: retryWithin(l.Retry.Attempt, w.at.Now, end, c.Err.RetryAfter),
+		})
+	}
+	w.settle(c.Name)
+	return nil
+}
+
+func (w *decision) revokeDone(c RevokeDone) error {
+	_, l, err := w.lease(c.Name, c.Lease, Revoking)
+	if err != nil {
+		return err
+	}
+	if c.Err == nil {
+		w.emit(c.Name, c.Lease, &events.Revoked{Gone: c.Gone})
+	} else {
+		w.emit(c.Name, c.Lease, &events.RevokeFailed{Failure: c.Err.Failure, Retry: retryAfter(l.Retry.Attempt, w.at.Now, c.Err.RetryAfter)})
+	}
+	w.settle(c.Name)
+	return nil
+}
+
+func (w *decision) register(c Register) error {
+	n := w.Name(c.Name)
+	if n == nil || n.Definition == nil {
+		return fmt.Errorf("%s: %w", c.Name, ErrUnknownName)
+	}
+	r := c.Registration
+	if !c.Insecure && !slices.ContainsFunc(n.Definition.Consumers, func(k events.Consumer) bool { return k.Name == r.Consumer && k.Key == r.Key && k.Key != "" }) {
+		return fmt.Errorf("%s, consumer %s: %w", c.Name, r.Consumer, ErrNotAConsumer)
+	}
+	if now := n.instance(r.Consumer, r.Instance); now != nil {
+		switch {
+		case now.ID == r.Incarnation:
+			return nil // repeated: answered from the fold
+		case now.ID != r.Replaces || r.Incarnation < now.ID:
+			return &MismatchError{Registered: now.ID}
+		}
+	} else {
+		r.Replaces = ""
+	}
+	w.emit(c.Name, 0, &r)
+	w.settle(c.Name)
+	return nil
+}
+
+func (w *decision) leave(c Leave) error {
+	n := w.Name(c.Name)
+	if n == nil || n.Incarnation(c.Incarnation) == nil {
+		return nil
+	}
+	w.emit(c.Name, 0, &events.Left{Incarnation: c.Incarnation, Reason: c.Reason})
+	w.settle(c.Name)
+	return nil
+}
+
+func (w *decision) rotate(c Rotate) error {
+	n := w.Name(c.Name)
+	if n == nil || n.Definition == nil {
+		return fmt.Errorf("%s: %w", c.Name, ErrUnknownName)
+	}
+	if n.Candidate != 0 {
+		return fmt.Errorf("%s: %w: lease %d is on its way already", c.Name, ErrBusy, n.Candidate)
+	}
+	if why := w.mayAcquire(n, false); why != "" {
+		return fmt.Errorf("%s: %w: %s", c.Name, ErrWaiting, why)
+	}
+	w.request(n, events.ReasonRotate)
+	w.settle(c.Name)
+	return nil
+}
+
+func (w *decision) revokeActive(c RevokeActive) error {
+	n := w.Name(c.Name)
+	if n == nil {
+		return fmt.Errorf("%s: %w", c.Name, ErrUnknownName)
+	}
+	if n.Active == 0 {
+		return fmt.Errorf("%s: %w", c.Name, ErrNoActive)
+	}
+	w.emit(c.Name, n.Active, &events.Retired{Reason: events.RetiredByHand})
+	w.settle(c.Name)
+	return nil
+}

@@ -1,0 +1,241 @@
+package leasecore
+
+import (
+	"fmt"
+	"time"
+)
+
+// EffectKind is what kind of work an effect is.
+type EffectKind uint8
+
+// The kinds of effects. All but Renew and Extend have their intent in the log
+// before they are owed.
+const (
+	// Acquire: make a guard, read the credential once, seal its values.
+	Acquire EffectKind = iota + 1
+	// Extend the guard by its accessor.
+	Extend
+	// Verify: log in with the candidate.
+	Verify
+	// Prepare: ask an incarnation to prove the candidate.
+	Prepare
+	// Tell an incarnation what is in force: after a commit (follow) or a roll
+	// back (revert), again and again until it confirms (P14).
+	Tell
+	// Renew a lease and its guard.
+	Renew
+	// Revoke a lease and its guard, purge its values.
+	Revoke
+)
+
+var effectKinds = [...]string{"none", "acquire", "extend", "verify", "prepare", "tell", "renew", "revoke"}
+
+// String gives the kind's word.
+func (k EffectKind) String() string {
+	if int(k) < len(effectKinds) {
+		return effectKinds[k]
+	}
+	return "?"
+}
+
+// Effect is work that a state owes. It is comparable: two effects that are
+// equal are the same work, and it is never started twice at a time.
+type Effect struct {
+	Kind EffectKind
+	Name string
+	// Lease is the lease it is about; for Tell the one in force, 0: none.
+	Lease uint64
+	// N and Incarnation belong to Prepare and Tell.
+	N           uint64
+	Incarnation string
+}
+
+// String prints an effect for people.
+func (e Effect) String() string {
+	s := fmt.Sprintf("%s %s/%d", e.Kind, e.Name, e.Lease)
+	if e.Incarnation != "" {
+		s += fmt.Sprintf(" to %s n=%d", e.Incarnation, e.N)
+	}
+	return s
+}
+
+// Owed gives the effects that a name owes at now. What runs already is the
+// caller's to know.
+func (s *State) Owed(name string, now time.Time) []Effect {
+	n := s.names[name]
+	if n == nil {
+		return nil
+	}
+	var out []Effect
+	for i := range n.Leases {
+		if k, ok := s.owedByLease(n, &n.Leases[i], now); ok {
+			out = append(out, Effect{Kind: k, Name: name, Lease: n.Leases[i].No})
+		}
+	}
+	return s.owedToConsumers(n, out)
+}
+
+func (s *State) owedByLease(n *Name, l *Lease, now time.Time) (EffectKind, bool) {
+	paced := !now.Before(l.Retry.At)
+	switch l.State {
+	case Requested:
+		return Acquire, l.Epoch == s.Epoch
+	case Acquired:
+		switch {
+		case !l.extended():
+			return Extend, paced
+		case n.Definition != nil && n.Definition.Verifier != nil && !l.Verified:
+			return Verify, true
+		}
+	case Revoking:
+		return Revoke, paced // any holder may repeat it (P7)
+	case Retired:
+		return 0, false
+	}
+	if due, ok := n.renewal(l, now); ok {
+		return Renew, paced && !now.Before(due)
+	}
+	return 0, false
+}
+
+// renewal gives when a lease is to be renewed; false: never.
+func (n *Name) renewal(l *Lease, now time.Time) (time.Time, bool) {
+	if n.Definition == nil || !l.held() || !l.renewable(now) {
+		return time.Time{}, false
+	}
+	due, ends := l.RenewalDue(n.Definition.RenewAt)
+	if !ends {
+		return time.Time{}, false
+	}
+	if soonest := l.GrantedAt.Add(minRenewalInterval); due.Before(soonest) {
+		due = soonest
+	}
+	if l.State == Active {
+		// A candidate that is ready waits for this renewal.
+		if c := n.Lease(n.Candidate); c != nil && c.State == Acquired && n.readyToHandOver(c) && n.renewFirst(c, now) {
+			due = now
+		}
+	}
+	return due, true
+}
+
+func (s *State) owedToConsumers(n *Name, out []Effect) []Effect {
+	asking := n.Handover != nil && !n.Handover.RollingBack
+	for i := range n.Consumers {
+		id := n.Consumers[i].ID
+		switch {
+		case asking:
+			if _, answered := n.Handover.Answers[id]; !answered && n.Handover.Epoch == s.Epoch {
+				out = append(out, Effect{Kind: Prepare, Name: n.Name, Lease: n.Handover.Lease, N: n.Handover.N, Incarnation: id})
+			}
+		case n.N > 0 && s.Confirmed(n.Name, id) < n.N:
+			out = append(out, Effect{Kind: Tell, Name: n.Name, Lease: n.Active, N: n.N, Incarnation: id})
+		}
+	}
+	return out
+}
+
+// Wake gives the next time at which a name must be looked at again even if
+// nothing happens; false: never. It looks only at what is later than now: what
+// is due now was decided or is owed already.
+func (s *State) Wake(name string, now time.Time) (time.Time, bool) {
+	n := s.names[name]
+	if n == nil {
+		return time.Time{}, false
+	}
+	var w wake
+	w.now = now
+	if p := n.Pending; p != nil {
+		w.at(p.At)
+	}
+	if h := n.Handover; h != nil {
+		if h.RollingBack {
+			w.at(rollbackEnd(&s.Head, h))
+		} else {
+			w.at(h.Started.Add(h.Budget))
+		}
+	}
+	for i := range n.Leases {
+		s.wakeForLease(&w, n, &n.Leases[i])
+	}
+	return w.next, !w.next.IsZero()
+}
+
+func (s *State) wakeForLease(w *wake, n *Name, l *Lease) {
+	w.at(l.Retry.At)
+	if l.State == Grace {
+		w.at(l.GoodUntil)
+		w.at(l.RetireAt)
+	}
+	if l.State == Revoking || l.State == Requested {
+		return
+	}
+	if end, ends := l.Expires(); ends {
+		w.at(end)
+		if n.Definition != nil && l.State == Active {
+			// The point where waiting for a kept lease ends.
+			need := n.Definition.PrepareTimeout.Add(n.Definition.RollbackTimeout).Duration()
+			if n.Definition.Verifier != nil {
+				need += n.Definition.Verifier.Timeout.Duration()
+			}
+			w.at(end.Add(-need))
+		}
+	}
+	if n.Definition == nil {
+		return
+	}
+	if due, ok := n.renewal(l, w.now); ok {
+		w.at(due)
+	} else if due, ends := l.RenewalDue(n.Definition.RenewAt); ends && l.State == Active {
+		w.at(due)
+	}
+}
+
+// wake collects the earliest time after now.
+type wake struct{ now, next time.Time }
+
+func (w *wake) at(t time.Time) {
+	if t.IsZero() || !t.After(w.now) {
+		return
+	}
+	if w.next.IsZero() || t.Before(w.next) {
+		w.next = t
+	}
+}
+
+// Story tells in few words what a name is doing and what it waits for.
+func (s *State) Story(name string, now time.Time) string {
+	n := s.names[name]
+	if n == nil {
+		return "unknown"
+	}
+	switch h := n.Handover; {
+	case h != nil && h.RollingBack:
+		return fmt.Sprintf("rolling back lease %d: %s", h.Lease, h.Failure.Message)
+	case h != nil:
+		return fmt.Sprintf("asking %d consumers to follow to lease %d", len(n.silent(h)), h.Lease)
+	}
+	if c := n.Lease(n.Candidate); c != nil {
+		switch {
+		case c.State == Requested:
+			return "acquiring"
+		case !c.extended():
+			return "extending the guard of lease " + fmt.Sprint(c.No)
+		default:
+			return "proving lease " + fmt.Sprint(c.No)
+		}
+	}
+	if n.Definition == nil {
+		return "removed, its leases are being revoked"
+	}
+	w := &decision{Draft: NewDraft(s), at: At{Now: now}}
+	if reason := n.need(now); reason != "" {
+		if why := w.mayAcquire(n, true); why != "" {
+			return "waiting: " + why
+		}
+	}
+	if a := n.Committed(now); a != nil {
+		return "active"
+	}
+	return "no usable lease"
+}

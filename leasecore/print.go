@@ -1,0 +1,79 @@
+package leasecore
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Print writes the whole state in a stable form, for scenarios and to compare
+// two states: equal states print the same. What is memory and not log (the
+// confirmations) is left out.
+func (s *State) Print() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s epoch=%d fence=%d holder=%s last-lease=%d revision=%d", s.Scope, s.Epoch, s.Fence, s.Holder, s.LastLease, s.Revision)
+	if s.Released {
+		b.WriteString(" released")
+	}
+	b.WriteByte('\n')
+	for _, name := range s.SortedNames() {
+		s.names[name].print(&b)
+	}
+	return b.String()
+}
+
+func (n *Name) print(b *strings.Builder) {
+	fmt.Fprintf(b, "%s active=%d candidate=%d n=%d", n.Name, n.Active, n.Candidate, n.N)
+	if n.Definition == nil {
+		b.WriteString(" removed")
+	} else {
+		fmt.Fprintf(b, " path=%s/%s", n.Definition.Vault, n.Definition.Path)
+	}
+	if n.Successor != "" {
+		fmt.Fprintf(b, " successor=%s", n.Successor)
+	}
+	if p := n.Pending; p != nil {
+		fmt.Fprintf(b, " pending=%s#%d@%s", p.Failure.Kind, p.Attempt, stamp(p.At))
+	}
+	b.WriteByte('\n')
+	for i := range n.Leases {
+		n.Leases[i].print(b)
+	}
+	if h := n.Handover; h != nil {
+		fmt.Fprintf(b, "  handover n=%d lease=%d epoch=%d until=%s", h.N, h.Lease, h.Epoch, stamp(h.Started.Add(h.Budget)))
+		for _, id := range sortedKeys(h.Answers) {
+			fmt.Fprintf(b, " %s=%t", id, h.Answers[id].Yes)
+		}
+		if h.RollingBack {
+			fmt.Fprintf(b, " rolling-back=%s until=%s", h.Failure.Kind, stamp(h.RollbackAt.Add(h.RollbackBudget)))
+		}
+		b.WriteByte('\n')
+	}
+	for _, c := range n.Consumers {
+		fmt.Fprintf(b, "  consumer %s/%s %s\n", c.Consumer, c.Instance, c.ID)
+	}
+}
+
+func (l *Lease) print(b *strings.Builder) {
+	fmt.Fprintf(b, "  lease %d %s id=%q guard=%q epoch=%d reason=%s", l.No, l.State, l.LeaseID, l.Guard, l.Epoch, l.Reason)
+	if end, ends := l.Expires(); ends && l.State != Requested {
+		fmt.Fprintf(b, " expires=%s", stamp(end))
+	}
+	for flag, on := range []bool{l.Renewable, l.Short, l.GuardExtended, l.Verified, l.ActiveRenewed} {
+		if on {
+			b.WriteString([...]string{" renewable", " short", " extended", " verified", " active-renewed"}[flag])
+		}
+	}
+	if l.Retry.Attempt > 0 {
+		fmt.Fprintf(b, " retry=#%d@%s", l.Retry.Attempt, stamp(l.Retry.At))
+	}
+	if l.GateN > 0 {
+		fmt.Fprintf(b, " gate=%d", l.GateN)
+	}
+	if l.State == Grace {
+		fmt.Fprintf(b, " good-until=%s retire-at=%s", stamp(l.GoodUntil), stamp(l.RetireAt))
+	}
+	b.WriteByte('\n')
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("15:04:05.999") }

@@ -1,0 +1,353 @@
+package leasecore
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/leasesvc/leasesvc/events"
+)
+
+// settleSteps bounds how many events one look at a name may give: each step
+// moves a lease on, and a name has few.
+const settleSteps = 64
+
+// settle decides all that a name owes at this time without anybody's answer.
+// Recovery is this function too: what a takeover finds in flight is a state
+// like any other.
+func (w *decision) settle(name string) {
+	for range settleSteps {
+		n := w.Name(name)
+		if n == nil || w.broken != nil || !w.step(n) {
+			return
+		}
+	}
+	w.broken = fmt.Errorf("deciding %s: it does not settle", name)
+}
+
+// step decides one event, the most urgent; false: nothing is owed.
+func (w *decision) step(n *Name) bool {
+	return w.stepIntent(n) || w.stepHandover(n) || w.stepCandidate(n) || w.stepLeases(n) || w.stepNeed(n)
+}
+
+// stepIntent closes intents of earlier epochs: nobody can say what came of
+// them, and they are never extended (P6).
+func (w *decision) stepIntent(n *Name) bool {
+	for i := range n.Leases {
+		if l := &n.Leases[i]; l.State == Requested && l.Epoch != w.h.Epoch {
+			w.emit(n.Name, l.No, &events.Orphaned{Vault: l.Vault, Path: l.Path})
+			return true
+		}
+	}
+	return false
+}
+
+func (w *decision) stepHandover(n *Name) bool {
+	h := n.Handover
+	if h == nil {
+		return false
+	}
+	if h.RollingBack {
+		return w.stepRollback(n, h)
+	}
+	l := n.Lease(h.Lease)
+	no, refused := h.refusal()
+	switch {
+	case refused:
+		return w.rollback(n, h, "refused", fmt.Sprintf("%s said no: %s", no, h.Answers[no].Reason))
+	case n.Definition == nil:
+		return w.rollback(n, h, "removed", "the definition was removed")
+	case !l.Usable(w.at.Now) || l.State != HandingOver:
+		return w.rollback(n, h, "expired", "the candidate expired while consumers were asked")
+	}
+	if proof := n.proof(h); proof != "" {
+		return w.install(n, h, proof)
+	}
+	if h.Epoch != w.h.Epoch {
+		return w.rollback(n, h, "takeover", "the holder changed before everybody had answered") // P12
+	}
+	if w.at.Now.Before(h.Started.Add(h.Budget)) {
+		return false
+	}
+	if w.ratherThanNone(n, h, l) {
+		return w.install(n, h, events.ProofRather)
+	}
+	return w.rollback(n, h, "timeout", "no answer in time from "+fmt.Sprint(n.silent(h)))
+}
+
+// refusal gives the first incarnation, by id, that said no.
+func (h *Handover) refusal() (string, bool) {
+	for _, id := range sortedKeys(h.Answers) {
+		if !h.Answers[id].Yes {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// silent gives the registered incarnations that have not answered.
+func (n *Name) silent(h *Handover) []string {
+	out := []string{}
+	for i := range n.Consumers {
+		if _, ok := h.Answers[n.Consumers[i].ID]; !ok {
+			out = append(out, n.Consumers[i].ID)
+		}
+	}
+	return out
+}
+
+// proof tells what proves the candidate, once every registered incarnation has
+// said yes; "" while it is not proven. Nobody there is not a yes: without a yes
+// it takes a login of our own, or a definition that asks nobody.
+func (n *Name) proof(h *Handover) string {
+	for i := range n.Consumers {
+		if !h.Answers[n.Consumers[i].ID].Yes {
+			return ""
+		}
+	}
+	switch {
+	case len(n.Consumers) > 0:
+		return events.ProofConsumers
+	case n.Lease(h.Lease).Verified:
+		return events.ProofVerifier
+	case !n.Definition.NeedsConsumer():
+		return events.ProofStaging
+	default:
+		return ""
+	}
+}
+
+// ratherThanNone tells whether silence is taken for consent: the active lease
+// is at its end, so that a roll back would lose both, and somebody or something
+// has proven the candidate. Where there was none before, none is lost.
+func (w *decision) ratherThanNone(n *Name, h *Handover, l *Lease) bool {
+	a := n.Lease(n.Active)
+	if a == nil && n.Successor != events.ReasonExpired {
+		return false
+	}
+	if a != nil && a.lives(w.at.Now, n.Definition.RollbackTimeout.Duration()) {
+		return false
+	}
+	return l.Verified || len(h.Answers) > 0
+}
+
+func (w *decision) install(n *Name, h *Handover, proof string) bool {
+	w.emit(n.Name, h.Lease, &events.Installed{
+		Previous: n.Active, Proof: proof, GoodFor: n.Definition.GoodFor, RetireAfter: n.Definition.RetireAfter,
+	})
+	return true
+}
+
+func (w *decision) rollback(n *Name, h *Handover, kind, message string) bool {
+	budget := events.DefaultDefinition().RollbackTimeout
+	if n.Definition != nil {
+		budget = n.Definition.RollbackTimeout
+	}
+	w.emit(n.Name, h.Lease, &events.RollbackStarted{
+		Failure: events.Failure{Kind: kind, Message: message}, Back: n.Active, Budget: budget,
+	})
+	return true
+}
+
+func (w *decision) stepRollback(n *Name, h *Handover) bool {
+	missing := w.unconfirmed(n, n.N)
+	if len(missing) > 0 && w.at.Now.Before(w.rollbackEnd(h)) {
+		return false
+	}
+	w.emit(n.Name, h.Lease, &events.RolledBack{
+		Safe: len(missing) == 0, Unconfirmed: missing, Retry: retryAfter(n.attempts(), w.at.Now, 0),
+	})
+	return true
+}
+
+// rollbackEnd is when a roll back's budget is spent. After a takeover it begins
+// anew, since everybody has to be asked again.
+func (w *decision) rollbackEnd(h *Handover) time.Time { return rollbackEnd(&w.h, h) }
+
+func rollbackEnd(head *Head, h *Handover) time.Time {
+	from := h.RollbackAt
+	if head.OpenedAt.After(from) {
+		from = head.OpenedAt
+	}
+	return from.Add(h.RollbackBudget)
+}
+
+// stepCandidate moves an acquired candidate on.
+func (w *decision) stepCandidate(n *Name) bool {
+	c := n.Lease(n.Candidate)
+	if c == nil || c.State != Acquired {
+		return false
+	}
+	switch {
+	case n.Definition == nil:
+		return w.retire(n, c, events.RetiredRemoved)
+	case c.Vault != n.Definition.Vault || c.Path != n.Definition.Path:
+		return w.retire(n, c, events.RetiredUnproven)
+	case !c.Usable(w.at.Now):
+		w.emit(n.Name, c.No, &events.Expired{By: events.ExpiredByClock, Retry: retryAfter(n.attempts(), w.at.Now, 0)})
+		return true
+	case !n.readyToHandOver(c) || n.renewFirst(c, w.at.Now):
+		return false
+	}
+	asked := make([]string, 0, len(n.Consumers))
+	for i := range n.Consumers {
+		asked = append(asked, n.Consumers[i].ID)
+	}
+	w.emit(n.Name, c.No, &events.HandoverStarted{Previous: n.Active, Asked: asked, Budget: n.Definition.PrepareTimeout})
+	return true
+}
+
+// extended tells whether the lease outlives a crash of ours by design: its
+// guard was extended, or there is none (P5).
+func (l *Lease) extended() bool { return l.Guard == "" || l.GuardExtended }
+
+// readyToHandOver tells whether nothing but the hand-over is left to prove.
+func (n *Name) readyToHandOver(c *Lease) bool {
+	return c.extended() && (n.Definition.Verifier == nil || c.Verified)
+}
+
+// renewFirst tells whether the active lease should be renewed before a
+// hand-over begins, since it might not live until that has been rolled back.
+func (n *Name) renewFirst(c *Lease, now time.Time) bool {
+	a := n.Lease(n.Active)
+	if a == nil || c.ActiveRenewed || !a.renewable(now) {
+		return false
+	}
+	need := n.Definition.PrepareTimeout.Add(n.Definition.RollbackTimeout).Duration()
+	return !a.lives(now, need)
+}
+
+func (w *decision) retire(n *Name, l *Lease, reason string) bool {
+	w.emit(n.Name, l.No, &events.Retired{Reason: reason})
+	return true
+}
+
+// stepLeases moves leases towards their end.
+func (w *decision) stepLeases(n *Name) bool {
+	for i := range n.Leases {
+		l := &n.Leases[i]
+		switch l.State {
+		case Active, Grace, Kept:
+			if w.stepHeld(n, l) {
+				return true
+			}
+		case Retired:
+			w.emit(n.Name, l.No, &events.Revoking{})
+			return true
+		}
+	}
+	return false
+}
+
+func (w *decision) stepHeld(n *Name, l *Lease) bool {
+	switch {
+	case !l.Usable(w.at.Now):
+		w.emit(n.Name, l.No, &events.Expired{By: events.ExpiredByClock})
+		return true
+	case n.Definition == nil && n.Handover == nil:
+		return w.retire(n, l, events.RetiredRemoved) // L7
+	case l.State == Grace:
+		missing := w.unconfirmed(n, l.GateN)
+		switch {
+		case !w.at.Now.Before(l.RetireAt):
+			reason := events.RetiredReplaced
+			if len(missing) > 0 {
+				reason = events.RetiredOverdue
+			}
+			w.emit(n.Name, l.No, &events.Retired{Reason: reason, CutOff: missing})
+			return true
+		case len(missing) == 0 && !w.at.Now.Before(l.GoodUntil):
+			return w.retire(n, l, events.RetiredReplaced) // P13
+		}
+	case l.State == Kept && n.Handover == nil && w.gate(n, n.N):
+		return w.retire(n, l, events.RetiredRolledBack) // P15
+	}
+	return false
+}
+
+// stepNeed requests a lease when the name needs one and may get one.
+func (w *decision) stepNeed(n *Name) bool {
+	reason := n.need(w.at.Now)
+	if reason == "" || w.mayAcquire(n, true) != "" {
+		return false
+	}
+	w.request(n, reason)
+	return true
+}
+
+// need tells why the name needs a lease now; "": it does not.
+func (n *Name) need(now time.Time) string {
+	if n.Definition == nil || n.Candidate != 0 || n.Handover != nil {
+		return ""
+	}
+	a := n.Lease(n.Active)
+	switch {
+	case a == nil && n.Successor != "":
+		return n.Successor
+	case a == nil:
+		return events.ReasonFirst
+	case n.Successor != "":
+		return n.Successor
+	case a.Vault != n.Definition.Vault || a.Path != n.Definition.Path:
+		return events.ReasonDefinition // L3
+	}
+	if due, ends := a.RenewalDue(n.Definition.RenewAt); ends && !a.renewable(now) && !now.Before(due) {
+		return events.ReasonDue // L30
+	}
+	return ""
+}
+
+// mayAcquire tells why no lease may be requested now; "": it may.
+func (w *decision) mayAcquire(n *Name, byItself bool) string {
+	if p := n.blocking(); p != nil && w.at.Now.Before(p.At) {
+		return fmt.Sprintf("the last attempt failed (%s), the next one is due at %s", p.Failure.Kind, p.At.UTC().Format(time.RFC3339)) // L4
+	}
+	if n.Definition.NeedsConsumer() && len(n.Consumers) == 0 && (byItself || n.Active == 0) {
+		return "only a consumer can prove this credential, and none has registered"
+	}
+	if k := n.keptNo(); k != 0 && !n.nearEnd(w.at.Now) {
+		return fmt.Sprintf("lease %d was rolled back and a consumer may still live on it", k) // L22
+	}
+	return ""
+}
+
+// blocking gives the pending retry if it is for the path and connection that
+// are in force (L4).
+func (n *Name) blocking() *Pending {
+	if p := n.Pending; p != nil && p.Vault == n.Definition.Vault && p.Path == n.Definition.Path {
+		return p
+	}
+	return nil
+}
+
+func (n *Name) keptNo() uint64 {
+	for i := range n.Leases {
+		if n.Leases[i].State == Kept {
+			return n.Leases[i].No
+		}
+	}
+	return 0
+}
+
+// nearEnd tells whether the active lease ends too soon to wait any longer.
+func (n *Name) nearEnd(now time.Time) bool {
+	a := n.Lease(n.Active)
+	if a == nil {
+		return true
+	}
+	need := n.Definition.PrepareTimeout.Add(n.Definition.RollbackTimeout).Duration()
+	if n.Definition.Verifier != nil {
+		need += n.Definition.Verifier.Timeout.Duration()
+	}
+	return !a.lives(now, need)
+}
+
+func (w *decision) request(n *Name, reason string) {
+	w.emit(n.Name, w.h.LastLease+1, &events.Requested{
+		Vault: n.Definition.Vault, Path: n.Definition.Path, Reason: reason,
+		Attempt: n.attempts() + 1, Replaces: n.Active,
+	})
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

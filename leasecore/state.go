@@ -1,0 +1,167 @@
+package leasecore
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Head is what a scope's state holds beside its names.
+type Head struct {
+	Scope string
+	// Epoch is that of the last opened, Fence its sequence, Holder who opened.
+	Epoch, Fence uint64
+	Holder       string
+	// OpenedAt is when the epoch began; a reopening does not move it.
+	OpenedAt time.Time
+	// LastSeq is the sequence of the last applied event.
+	LastSeq uint64
+	// LastLease is the highest lease number given out.
+	LastLease uint64
+	// Revision and Digest are those of the definitions in force.
+	Revision uint64
+	Digest   string
+	// Released: the holder gave the scope back and nobody has opened since.
+	Released bool
+}
+
+// State is what a scope's log says. The zero value is not usable; call
+// [NewState].
+type State struct {
+	Head
+	names map[string]*Name
+	// confirmed holds, per name and incarnation, the highest n it confirmed to
+	// this holder. It is memory, not log: a new epoch begins without (P13).
+	confirmed map[confirmation]uint64
+}
+
+type confirmation struct{ name, incarnation string }
+
+// NewState gives the state of a scope whose log is empty.
+func NewState(scope string) *State {
+	return &State{Head: Head{Scope: scope}, names: map[string]*Name{}, confirmed: map[confirmation]uint64{}}
+}
+
+// Name gives a name's state, nil when there is none. The result must not be
+// changed and is valid until the next Apply.
+func (s *State) Name(name string) *Name { return s.names[name] }
+
+// Len gives the number of names.
+func (s *State) Len() int { return len(s.names) }
+
+// Names walks the names in no order.
+func (s *State) Names() iter.Seq[*Name] { return maps.Values(s.names) }
+
+// SortedNames gives the names in their order.
+func (s *State) SortedNames() []string { return slices.Sorted(maps.Keys(s.names)) }
+
+// Confirm remembers that an incarnation confirmed n. It is the only change to
+// a state that is no event.
+func (s *State) Confirm(name, incarnation string, n uint64) {
+	key := confirmation{name, incarnation}
+	if s.confirmed[key] < n {
+		s.confirmed[key] = n
+	}
+}
+
+// Confirmed gives the highest n that an incarnation confirmed to this holder.
+func (s *State) Confirmed(name, incarnation string) uint64 {
+	return s.confirmed[confirmation{name, incarnation}]
+}
+
+// target is what events are applied to: the state itself, or a draft over it.
+type target interface {
+	head() *Head
+	// edit gives a name to change; nil: there is none.
+	edit(name string) *Name
+	create(name string) *Name
+	drop(name string)
+	forgetConfirmations()
+	forgetIncarnation(name, incarnation string)
+}
+
+func (s *State) head() *Head            { return &s.Head }
+func (s *State) edit(name string) *Name { return s.names[name] }
+func (s *State) create(name string) *Name {
+	n := &Name{Name: name}
+	s.names[name] = n
+	return n
+}
+func (s *State) drop(name string)     { delete(s.names, name) }
+func (s *State) forgetConfirmations() { clear(s.confirmed) }
+func (s *State) forgetIncarnation(name, incarnation string) {
+	delete(s.confirmed, confirmation{name, incarnation})
+}
+
+// Draft is a state with decisions on it that are not in the log yet. It leaves
+// the state below it alone and is thrown away: what was appended is applied to
+// the state as it came out of the log, with its sequences.
+type Draft struct {
+	base  *State
+	h     Head
+	names map[string]*Name // nil value: dropped
+}
+
+// NewDraft begins a draft over a state.
+func NewDraft(s *State) *Draft { return &Draft{base: s, h: s.Head, names: map[string]*Name{}} }
+
+// Name gives a name's state as the draft has it.
+func (d *Draft) Name(name string) *Name {
+	if n, ok := d.names[name]; ok {
+		return n
+	}
+	return d.base.names[name]
+}
+
+func (d *Draft) head() *Head { return &d.h }
+func (d *Draft) edit(name string) *Name {
+	if n, ok := d.names[name]; ok {
+		return n
+	}
+	n := d.base.names[name]
+	if n == nil {
+		return nil
+	}
+	c := n.clone()
+	d.names[name] = c
+	return c
+}
+func (d *Draft) create(name string) *Name {
+	n := &Name{Name: name}
+	d.names[name] = n
+	return n
+}
+func (d *Draft) drop(name string)                 { d.names[name] = nil }
+func (d *Draft) forgetConfirmations()             {}
+func (d *Draft) forgetIncarnation(string, string) {}
+
+// gate tells whether every registered incarnation has confirmed at least seq
+// (P13); in a draft seq may be 0, which nobody can have confirmed yet.
+func (d *Draft) gate(n *Name, seq uint64) bool { return len(d.unconfirmed(n, seq)) == 0 }
+
+func (d *Draft) unconfirmed(n *Name, seq uint64) []string {
+	var missing []string
+	for i := range n.Consumers {
+		id := n.Consumers[i].ID
+		if seq == 0 || d.base.Confirmed(n.Name, id) < seq {
+			missing = append(missing, id)
+		}
+	}
+	return missing
+}
+
+// InconsistentError says that an event does not fit the state that the events
+// before it made. Either the log or this program is wrong: stop, never guess.
+type InconsistentError struct {
+	Seq  uint64
+	Type string
+	Name string
+	Why  string
+}
+
+// Error implements error.
+func (e *InconsistentError) Error() string {
+	return fmt.Sprintf("the %s of %s at sequence %d does not fit what the log says before it: %s", e.Type, e.Name, e.Seq, e.Why)
+}
