@@ -1,0 +1,141 @@
+package projector
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/leasecore"
+)
+
+// Skipped is an event in the stream that does not count.
+type Skipped struct {
+	Seq uint64
+	// Why says it for people; it holds nothing of the event's data.
+	Why string
+}
+
+// maxRemembered bounds how many skipped events are kept; all are counted.
+const maxRemembered = 100
+
+// Projection folds one scope's log.
+type Projection struct {
+	state   *leasecore.State
+	chain   events.Chain
+	lastSeq uint64
+	skipped uint64
+	recent  []Skipped
+	stopped error
+}
+
+// New begins at the start of a scope's log. Without a key (nil) the MACs are
+// not checked, which is for auditors who don't have it.
+func New(scope string, key []byte) *Projection {
+	return &Projection{state: leasecore.NewState(scope), chain: events.NewChain(key)}
+}
+
+// State gives the state; it changes with the next Apply.
+func (p *Projection) State() *leasecore.State { return p.state }
+
+// Chain gives a copy of the chain as it stands.
+func (p *Projection) Chain() events.Chain { return p.chain }
+
+// SetChain takes over the chain that a writer has moved on, together with
+// [Projection.Adopt].
+func (p *Projection) SetChain(c events.Chain) { p.chain = c }
+
+// LastSeq gives the sequence of the last event that was looked at, counted or
+// not.
+func (p *Projection) LastSeq() uint64 { return p.lastSeq }
+
+// Skipped gives how many events did not count, and the latest of them.
+func (p *Projection) Skipped() (uint64, []Skipped) { return p.skipped, p.recent }
+
+// Stopped gives the error that stopped the projection; nil: it goes on.
+func (p *Projection) Stopped() error { return p.stopped }
+
+// ErrStopped is wrapped by every error of a stopped projection: a
+// [*events.FutureError], [events.ErrBroken] or a
+// [*leasecore.InconsistentError] says why.
+var ErrStopped = errors.New("the log can't be followed any further")
+
+// Apply looks at the event stored at seq. It gives the event when it counted,
+// nil when it was skipped or had been looked at before, and an error that wraps
+// [ErrStopped] from the first event on that stops the projection.
+func (p *Projection) Apply(seq uint64, payload []byte) (*events.Event, error) {
+	if p.stopped != nil {
+		return nil, p.stopped
+	}
+	if seq <= p.lastSeq {
+		return nil, nil
+	}
+	chain := p.chain
+	e, err := chain.Admit(payload, seq)
+	var future *events.FutureError
+	switch {
+	case errors.As(err, &future):
+		return nil, p.stop(err)
+	case errors.Is(err, events.ErrBroken) && p.current(&e) == "":
+		return nil, p.stop(fmt.Errorf("%w: an event between sequence %d and it was removed, edited or moved; run leasesvc verify-log, then leasesvc recover", err, p.lastSeq))
+	case err != nil:
+		p.skip(seq, err.Error())
+		return nil, nil
+	}
+	if why := p.current(&e); why != "" {
+		p.skip(seq, fmt.Sprintf("%s at sequence %d: %s", e.Type(), seq, why))
+		return nil, nil
+	}
+	if err := p.state.Apply(&e); err != nil {
+		return nil, p.stop(err)
+	}
+	p.chain, p.lastSeq = chain, seq
+	return &e, nil
+}
+
+// Adopt folds an event that this process itself has just appended; it came from
+// the writer, who knows its place in the chain.
+func (p *Projection) Adopt(e *events.Event) error {
+	if p.stopped != nil {
+		return p.stopped
+	}
+	if err := p.state.Apply(e); err != nil {
+		return p.stop(err)
+	}
+	p.lastSeq = e.Seq
+	return nil
+}
+
+// current tells why an event is not one of the epoch in force (I1); "": it is.
+func (p *Projection) current(e *events.Event) string {
+	head := &p.state.Head
+	if e.Scope != head.Scope {
+		return fmt.Sprintf("it is of scope %s", e.Scope)
+	}
+	opened, ok := e.Data.(*events.Opened)
+	switch {
+	case !ok && e.Epoch != head.Epoch:
+		return fmt.Sprintf("it is of epoch %d, in force is %d", e.Epoch, head.Epoch)
+	case !ok:
+		return ""
+	case opened.How == events.HowReopened && e.Epoch == head.Epoch && opened.Holder == head.Holder:
+		return ""
+	case e.Epoch <= head.Epoch:
+		return fmt.Sprintf("it opens epoch %d, in force is %d", e.Epoch, head.Epoch)
+	default:
+		return ""
+	}
+}
+
+func (p *Projection) skip(seq uint64, why string) {
+	p.lastSeq = seq
+	p.skipped++
+	p.recent = append(p.recent, Skipped{Seq: seq, Why: why})
+	if len(p.recent) > maxRemembered {
+		p.recent = p.recent[1:]
+	}
+}
+
+func (p *Projection) stop(why error) error {
+	p.stopped = fmt.Errorf("%w: %w", ErrStopped, why)
+	return p.stopped
+}
