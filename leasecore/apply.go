@@ -211,7 +211,7 @@ func applyHandover(t target, n *Name, l *Lease, e *events.Event) string {
 	case *events.RollbackStarted:
 		l.State = RollingBack
 		h.RollingBack, h.RollbackAt, h.RollbackBudget, h.Failure = true, e.Time, d.Budget.Duration(), d.Failure
-		n.N = e.Seq
+		n.N, n.Reverted = e.Seq, true
 	case *events.RolledBack:
 		if !h.RollingBack {
 			return "its roll back has not begun"
@@ -240,7 +240,8 @@ func (n *Name) install(l *Lease, e *events.Event, d *events.Installed) {
 		}
 	}
 	l.State = Active
-	n.Active, n.Candidate, n.Handover, n.Pending, n.Successor, n.N = l.No, 0, nil, nil, "", e.Seq
+	n.Active, n.Candidate, n.Handover, n.Pending, n.Successor = l.No, 0, nil, nil, ""
+	n.N, n.Reverted = e.Seq, false
 }
 
 // applyUpkeep folds renewals and the way out.

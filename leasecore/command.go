@@ -18,6 +18,9 @@ type At struct {
 	// wants it.
 	Cause string
 	Actor events.Actor
+	// Draining: the holder is about to give the scope back (E18). What is in
+	// flight goes on to its end, nothing new is begun.
+	Draining bool
 }
 
 // Command is something that happened, or that somebody wants.

@@ -219,6 +219,8 @@ type Name struct {
 	// N is the sequence of the last installed or rollback-started: what every
 	// registered incarnation must have confirmed (P14).
 	N uint64
+	// Reverted: N is that of a rollback-started.
+	Reverted bool
 	// Consumers are the registered incarnations, in order of registration.
 	Consumers []Incarnation
 }

@@ -135,6 +135,17 @@ func (s *State) owedToConsumers(n *Name, out []Effect) []Effect {
 	return out
 }
 
+// InFlight tells whether a name has something begun that a holder brings to its
+// end before it gives the scope back (E18): a read that is intended, a guard
+// that is not extended, a hand-over.
+func (n *Name) InFlight() bool {
+	if n.Handover != nil {
+		return true
+	}
+	c := n.Lease(n.Candidate)
+	return c != nil && (c.State == Requested || !c.extended())
+}
+
 // Wake gives the next time at which a name must be looked at again even if
 // nothing happens; false: never. It looks only at what is later than now: what
 // is due now was decided or is owed already.

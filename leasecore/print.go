@@ -29,6 +29,9 @@ func (n *Name) print(b *strings.Builder) {
 	} else {
 		fmt.Fprintf(b, " path=%s/%s", n.Definition.Vault, n.Definition.Path)
 	}
+	if n.Reverted {
+		b.WriteString(" reverted")
+	}
 	if n.Successor != "" {
 		fmt.Fprintf(b, " successor=%s", n.Successor)
 	}

@@ -187,7 +187,7 @@ func (w *decision) stepCandidate(n *Name) bool {
 	case !c.Usable(w.at.Now):
 		w.emit(n.Name, c.No, &events.Expired{By: events.ExpiredByClock, Retry: retryAfter(n.attempts(), w.at.Now, 0)})
 		return true
-	case !n.readyToHandOver(c) || n.renewFirst(c, w.at.Now):
+	case w.at.Draining || !n.readyToHandOver(c) || n.renewFirst(c, w.at.Now):
 		return false
 	}
 	asked := make([]string, 0, len(n.Consumers))
@@ -269,7 +269,7 @@ func (w *decision) stepHeld(n *Name, l *Lease) bool {
 // stepNeed requests a lease when the name needs one and may get one.
 func (w *decision) stepNeed(n *Name) bool {
 	reason := n.need(w.at.Now)
-	if reason == "" || w.mayAcquire(n, true) != "" {
+	if w.at.Draining || reason == "" || w.mayAcquire(n, true) != "" {
 		return false
 	}
 	w.request(n, reason)

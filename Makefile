@@ -1,0 +1,127 @@
+# What a person does often. `make` alone lists it.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# The tools' versions are part of the project: two people get the same findings.
+STATICCHECK_VERSION := v0.8.2
+GOLANGCI_VERSION    := v2.15.0
+GOVULNCHECK_VERSION := v1.9.0
+
+STATICCHECK := bin/staticcheck-$(STATICCHECK_VERSION)
+GOLANGCI    := bin/golangci-lint-$(GOLANGCI_VERSION)
+GOVULNCHECK := bin/govulncheck-$(GOVULNCHECK_VERSION)
+
+# PKG narrows test, vet and bench: make test PKG=./handover/...
+PKG ?= ./...
+# ARGS goes to what `make demo` runs: make demo ARGS='--rotate-every 3s'
+ARGS ?=
+# Of one package's tests; the longest run real servers for a minute or more.
+TEST_TIMEOUT ?= 10m
+FUZZ_TIME ?= 10s
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+.PHONY: help
+help: ## list what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: ## build bin/leasesvc, and check that everything else compiles (needs Go)
+	go build ./...
+	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/leasesvc
+
+.PHONY: demo
+demo: ## run the whole system on this terminal, nothing to set up (needs Go)
+	go run ./cmd/leasesvc dev $(ARGS)
+
+.PHONY: test
+test: deps ## install what the tests need, then run all tests with the race detector
+	CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(PKG)
+
+.PHONY: test-quick
+test-quick: ## the tests that need no PostgreSQL, without the race detector (needs Go)
+	go test -timeout $(TEST_TIMEOUT) $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | grep -v '/itest' | cut -d ' ' -f 1)
+
+.PHONY: deps
+deps: ## install what the tests need (Debian, as root or with sudo)
+	@scripts/install-test-deps
+
+.PHONY: check
+check: format-check vet staticcheck lint vulnerabilities test ## everything that must hold before a commit
+
+.PHONY: format
+format: $(GOLANGCI) ## format the code
+	$(GOLANGCI) fmt
+
+.PHONY: format-check
+format-check:
+	@unformatted=$$(gofmt -l $$(find . -name '*.go' -not -path './bin/*')); \
+	if [ -n "$$unformatted" ]; then echo "not formatted (make format):"; echo "$$unformatted"; exit 1; fi
+
+.PHONY: vet
+vet: ## go vet
+	go vet $(PKG)
+
+.PHONY: staticcheck
+staticcheck: $(STATICCHECK) ## staticcheck
+	$(STATICCHECK) $(PKG)
+
+.PHONY: lint
+lint: $(GOLANGCI) ## golangci-lint with .golangci.yml (the first time builds it: minutes)
+	$(GOLANGCI) config verify
+	$(GOLANGCI) run $(PKG)
+
+.PHONY: vulnerabilities
+vulnerabilities: $(GOVULNCHECK) ## look our modules up in Go's vulnerability database
+	scripts/vulnerabilities $(GOVULNCHECK)
+
+.PHONY: bench
+bench: ## all benchmarks, each beside the raw engine it is compared with
+	go test -run '^$$' -bench . -benchmem -timeout 60m -p 1 $(PKG)
+
+.PHONY: bench-short
+bench-short: ## every benchmark once or a few times: that they run, not what they say
+	go test -run '^$$' -bench . -benchmem -benchtime 50ms -timeout 10m -p 1 $(PKG)
+
+.PHONY: fuzz-short
+fuzz-short: ## every fuzz test for $FUZZ_TIME (10s)
+	scripts/fuzz-short $(FUZZ_TIME)
+
+.PHONY: golden
+golden: ## rewrite golden files and scenarios' printed state; read the difference
+	scripts/golden
+
+.PHONY: compose-check
+compose-check: ## check docker-compose.yml and what it mounts (needs docker compose)
+	docker compose config --quiet
+
+.PHONY: clean
+clean: ## remove what was built; the tools in bin/ stay (make clean-tools)
+	rm -rf bin/leasesvc state coverage.*
+	find . -name '*.test' -type f -delete
+
+.PHONY: clean-tools
+clean-tools: ## remove the pinned tools too
+	rm -rf bin
+
+# A tool's file is named after its version, so a new version is a new target.
+# install-tool: $(1) package, $(2) version, $(3) the command's name
+define install-tool
+	@echo "building $(3) $(2)"
+	@GOBIN=$(CURDIR)/bin/.new go install $(1)@$(2)
+	@rm -f bin/$(3)-*
+	@mv bin/.new/$(3) $@
+	@rmdir bin/.new
+endef
+
+$(STATICCHECK):
+	$(call install-tool,honnef.co/go/tools/cmd/staticcheck,$(STATICCHECK_VERSION),staticcheck)
+
+$(GOLANGCI):
+	$(call install-tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint,$(GOLANGCI_VERSION),golangci-lint)
+
+$(GOVULNCHECK):
+	$(call install-tool,golang.org/x/vuln/cmd/govulncheck,$(GOVULNCHECK_VERSION),govulncheck)

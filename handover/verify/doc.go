@@ -1,0 +1,22 @@
+// Package verify proves a candidate credential by a login of the service's own,
+// before any consumer is asked to follow it (D2).
+//
+// [Check] looks at a definition's verifier when the configuration is read;
+// [Verify] logs in, and tries again within its budget, since a new account can
+// take seconds to reach every replica of a database (C48).
+//
+// It guarantees that nil means: a session was opened with exactly these values,
+// and the server says it belongs to the candidate's user. It guarantees that no
+// value, no password and no DSN is in an error, and that nothing but the
+// template and the values decides who logs in: a PGPASSWORD or a ~/.pgpass of
+// the process cannot make a login that proves nothing.
+//
+// It does not prove what the account may do, nor that every server behind a
+// name knows it: a session with one of them is enough.
+//
+// Concurrency: the functions keep no state and may be called at any time; they
+// leave no goroutine behind.
+//
+// How it is tested: against a real PostgreSQL (itest/pgtest), the templates also
+// by fuzzing.
+package verify

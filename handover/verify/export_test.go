@@ -1,0 +1,4 @@
+package verify
+
+// Render is for the fuzz test.
+var Render = renderPostgreSQL

@@ -1,0 +1,112 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// KindPostgreSQL is the kind of verifier that opens a PostgreSQL session.
+const KindPostgreSQL = "postgresql"
+
+const (
+	// DefaultTimeout is the budget of a [Spec] that names none.
+	DefaultTimeout = 15 * time.Second
+
+	// One attempt may not eat a whole budget: a server that accepts and then
+	// says nothing would keep us from its healthy sibling.
+	attemptTimeout = 5 * time.Second
+	firstPause     = 50 * time.Millisecond
+	longestPause   = time.Second
+)
+
+// Spec is a verifier as its definition configures it.
+type Spec struct {
+	// Kind is [KindPostgreSQL], the only one so far.
+	Kind string
+	// DSN is a template with {{username}} and {{password}}, and any other
+	// {{key}} of the credential.
+	DSN string
+	// Timeout is the whole budget, retries included; [DefaultTimeout] if zero.
+	Timeout time.Duration
+}
+
+// String leaves the DSN out: it is never logged.
+func (s Spec) String() string { return fmt.Sprintf("%s login within %v", s.Kind, s.budget()) }
+
+// GoString is [Spec.String], so that %#v does not print the DSN either.
+func (s Spec) GoString() string { return s.String() }
+
+func (s Spec) budget() time.Duration {
+	if s.Timeout == 0 {
+		return DefaultTimeout
+	}
+	return s.Timeout
+}
+
+// Check tells whether a verifier of this kind with this template can work at
+// all, for when the configuration is read. It refuses a password that stands in
+// the template itself. Its errors don't repeat the template.
+func Check(kind, dsn string) error {
+	if kind != KindPostgreSQL {
+		return fmt.Errorf("verifier kind %q is not known: use %q", kind, KindPostgreSQL)
+	}
+	return checkPostgreSQL(dsn)
+}
+
+// Verify logs in with the values (JSON scalars, or [secret.String]) and returns
+// nil when that proved them. Otherwise it tries again, pausing 50 ms at first and
+// 1 s at most, until the budget is used up or ctx ends, and returns an [*Error]
+// with the last failure.
+func Verify(ctx context.Context, spec Spec, values map[string]any) error {
+	if err := Check(spec.Kind, spec.DSN); err != nil {
+		return &Error{Kind: spec.Kind, Failure: Unusable, Reason: err.Error()}
+	}
+	login, err := preparePostgreSQL(spec.DSN, values)
+	if err != nil {
+		return &Error{Kind: spec.Kind, Failure: Unusable, Reason: err.Error()}
+	}
+	return retry(ctx, spec, login)
+}
+
+// attempt is one login; it returns what went wrong, or nil.
+type attempt func(context.Context) *Error
+
+// retry repeats login at a pace until it succeeds, fails for good, or the
+// budget is used up.
+func retry(ctx context.Context, spec Spec, login attempt) error {
+	within, cancel := context.WithTimeout(ctx, spec.budget())
+	defer cancel()
+	begin := time.Now()
+	var last *Error
+	for n, pause := 1, firstPause; ; n, pause = n+1, min(2*pause, longestPause) {
+		one, done := context.WithTimeout(within, attemptTimeout)
+		failed := login(one)
+		done()
+		if failed == nil {
+			return nil
+		}
+		// An attempt that the end of the budget cut off says less than the one
+		// before it.
+		if last == nil || within.Err() == nil {
+			last = failed
+		}
+		last.Kind, last.Attempts, last.Took = spec.Kind, n, time.Since(begin)
+		if last.Failure.final() {
+			return last
+		}
+		select {
+		case <-time.After(pause):
+		case <-within.Done():
+		}
+		switch {
+		case ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
+			last.Reason = "last: " + string(last.Failure)
+			last.Failure, last.cause = Interrupted, ctx.Err()
+			return last
+		case within.Err() != nil:
+			return last
+		}
+	}
+}

@@ -1,0 +1,5 @@
+package proctest
+
+import "syscall"
+
+func endWithParent(attr *syscall.SysProcAttr, sig syscall.Signal) { attr.Pdeathsig = sig }
