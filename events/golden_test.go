@@ -240,3 +240,13 @@ func jsonOf(t *testing.T, d Data) string {
 	}
 	return string(b)
 }
+
+// TestEveryEventHasASentence: whoever adds a type says it in words too.
+func TestEveryEventHasASentence(t *testing.T) {
+	for _, typ := range Types() {
+		e := sample(typ)
+		if s := Sentence(&e); s == "" || s == string(typ) {
+			t.Errorf("%s has no sentence", typ)
+		}
+	}
+}

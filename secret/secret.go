@@ -8,6 +8,7 @@
 package secret
 
 import (
+	"crypto/subtle"
 	"fmt"
 	"log/slog"
 )
@@ -16,18 +17,32 @@ import (
 const Redacted = "[redacted]"
 
 // String is a secret text: a token, a password, a seed. The zero value is the
-// empty secret.
-type String struct{ s string }
+// empty secret. Two of them compare by [String.Equal], not by ==.
+//
+// The text stands behind a pointer since fmt can't call the methods of an
+// unexported field: it prints such a field's pointer, never what it points to.
+type String struct{ at *string }
 
 // New wraps s.
-func New(s string) String { return String{s} }
+func New(s string) String { return String{&s} }
 
 // Reveal returns the text itself. Its result must not reach a log line, an
 // error, an event, a metric or a span.
-func (s String) Reveal() string { return s.s }
+func (s String) Reveal() string {
+	if s.at == nil {
+		return ""
+	}
+	return *s.at
+}
+
+// Equal tells whether both are the same text, in a time that does not depend on
+// where they differ.
+func (s String) Equal(o String) bool {
+	return subtle.ConstantTimeCompare([]byte(s.Reveal()), []byte(o.Reveal())) == 1
+}
 
 // IsZero tells whether there is no secret at all.
-func (s String) IsZero() bool { return s.s == "" }
+func (s String) IsZero() bool { return s.Reveal() == "" }
 
 // String implements fmt.Stringer and gives [Redacted].
 func (String) String() string { return Redacted }
@@ -47,7 +62,7 @@ func (String) MarshalText() ([]byte, error) { return []byte(Redacted), nil }
 
 // UnmarshalText reads the secret itself, so that configuration can hold one.
 func (s *String) UnmarshalText(b []byte) error {
-	s.s = string(b)
+	*s = New(string(b))
 	return nil
 }
 

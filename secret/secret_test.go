@@ -20,7 +20,8 @@ func TestI7_NothingPrintsASecret(t *testing.T) {
 		Token secret.String
 		Ptr   *secret.String
 		Map   map[string]secret.String
-	}{"x", s, &s, map[string]secret.String{"k": s}}
+		under struct{ token secret.String }
+	}{"x", s, &s, map[string]secret.String{"k": s}, struct{ token secret.String }{s}}
 	var out bytes.Buffer
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%10.3s", "%T %v"} {
 		fmt.Fprintf(&out, verb+"\n", s)
@@ -45,6 +46,13 @@ func TestI7_NothingPrintsASecret(t *testing.T) {
 	}
 	if s.Reveal() != plain {
 		t.Fatal("Reveal lost the secret")
+	}
+}
+
+func TestEqual(t *testing.T) {
+	a, b := secret.New("one"), secret.New("one")
+	if !a.Equal(b) || a.Equal(secret.New("two")) || !(secret.String{}).Equal(secret.New("")) {
+		t.Fatal("Equal does not compare the texts")
 	}
 }
 

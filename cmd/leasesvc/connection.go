@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/leasesvc/leasesvc/service"
+	"github.com/leasesvc/leasesvc/service/api"
+	"github.com/leasesvc/leasesvc/service/config"
+)
+
+// connection is how a command reaches the service.
+type connection struct {
+	Server string `env:"LEASESVC_SERVER,NATS_URL" default:"nats://127.0.0.1:4222" help:"NATS to connect to."`
+	Creds  string `env:"LEASESVC_CREDS" placeholder:"FILE" help:"NATS credentials file."`
+	Config string `placeholder:"FILE" help:"Take the connection from this service file instead."`
+	Stream string `env:"LEASESVC_STREAM" default:"LEASESVC" help:"The stream that holds the log."`
+	Scope  string `env:"LEASESVC_SCOPE" help:"The scope; not needed where only one is led."`
+}
+
+const (
+	connectWithin = 5 * time.Second
+	askWithin     = 10 * time.Second
+	// discoverWithin is how long the holders have to say which scopes are led.
+	discoverWithin = 500 * time.Millisecond
+)
+
+// connect reaches NATS.
+func (c *connection) connect() (*nats.Conn, error) {
+	url, opts := c.Server, []nats.Option{nats.Name("leasesvc command"), nats.Timeout(connectWithin), nats.MaxReconnects(5)}
+	if c.Creds != "" {
+		opts = append(opts, nats.UserCredentials(c.Creds))
+	}
+	if c.Config != "" {
+		cfg, err := config.Load(c.Config)
+		if err != nil {
+			return nil, err
+		}
+		if url, opts, err = service.ClientOptions(cfg); err != nil {
+			return nil, err
+		}
+		c.Stream = cfg.NATS.Stream
+		if names := cfg.ScopeNames(); c.Scope == "" && len(names) == 1 {
+			c.Scope = names[0]
+		}
+	}
+	nc, err := nats.Connect(url, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to NATS at %s: %w; name the server with --server or LEASESVC_SERVER", redactURL(url), err)
+	}
+	return nc, nil
+}
+
+// redactURL takes a password out of a server's URL.
+func redactURL(url string) string {
+	if i, j := strings.Index(url, "://"), strings.LastIndex(url, "@"); i >= 0 && j > i {
+		return url[:i+3] + "..." + url[j:]
+	}
+	return url
+}
+
+// ask connects, finds the scope, and calls f.
+func (c *connection) ask(ctx context.Context, f func(context.Context, *nats.Conn, *api.Client) error) error {
+	nc, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	client := api.NewClient(nc)
+	if err := c.findScope(ctx, client); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	return f(ctx, nc, client)
+}
+
+// findScope takes the one scope that is led, where none was named.
+func (c *connection) findScope(ctx context.Context, client *api.Client) error {
+	if c.Scope != "" {
+		return nil
+	}
+	scopes, err := client.Scopes(ctx, discoverWithin)
+	switch {
+	case err != nil:
+		return err
+	case len(scopes) == 0:
+		return fmt.Errorf("nobody leads a scope at %s: is leasesvc running there?", redactURL(c.Server))
+	case len(scopes) > 1:
+		return fmt.Errorf("several scopes are led: %s; choose one with --scope", strings.Join(scopes, ", "))
+	}
+	c.Scope = scopes[0]
+	return nil
+}

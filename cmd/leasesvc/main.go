@@ -1,0 +1,109 @@
+// Command leasesvc keeps short-lived credentials alive for applications. Run
+// leasesvc --help for what it does, leasesvc dev to see it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/leasesvc/leasesvc/epochkv"
+	"github.com/leasesvc/leasesvc/service"
+	"github.com/leasesvc/leasesvc/service/config"
+)
+
+// version is set by the linker.
+var version string
+
+// The exit codes (E17).
+const (
+	exitOK      = 0
+	exitFailed  = 1
+	exitConfig  = 2
+	exitRefused = 78
+)
+
+type cli struct {
+	Serve   serveCmd   `cmd:"" help:"Run the service."`
+	Status  statusCmd  `cmd:"" help:"Show who leads, since when, and what needs a person's eye."`
+	Leases  leasesCmd  `cmd:"" help:"List the names and their leases."`
+	Get     getCmd     `cmd:"" help:"Read a credential, or one value of it."`
+	Rotate  rotateCmd  `cmd:"" help:"Acquire a successor of a name's active lease and hand it over."`
+	Revoke  revokeCmd  `cmd:"" help:"Take a name's active lease away at once, whoever uses it."`
+	Apply   applyCmd   `cmd:"" help:"Have the service read its definitions file again."`
+	Events  eventsCmd  `cmd:"" help:"Read the log."`
+	Config  configCmd  `cmd:"" help:"Check a configuration, or show an example."`
+	SealKey sealKeyCmd `cmd:"" name:"seal-key" help:"Make a seal key."`
+	Version versionCmd `cmd:"" help:"Show the version."`
+}
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	var c cli
+	parser, err := kong.New(&c,
+		kong.Name("leasesvc"),
+		kong.Description("Keeps short-lived credentials alive for applications: acquires them from Vault or OpenBao, proves them, hands them over, rolls back, renews and revokes."),
+		kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+	)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "leasesvc:", err)
+		return exitFailed
+	}
+	kctx, err := parser.Parse(os.Args[1:])
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "leasesvc: %v\nRun \"leasesvc --help\" for what there is.\n", err)
+		return exitConfig
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	kctx.BindTo(ctx, (*context.Context)(nil))
+	return exitCode(kctx.Run())
+}
+
+// exitCode prints an error and gives the process's exit code for it.
+func exitCode(err error) int {
+	var bad *config.Errors
+	var refused *epochkv.Refused
+	var fenced *service.FencedError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &fenced):
+		fmt.Fprintln(os.Stderr, "leasesvc:", err)
+		return exitOK
+	case errors.As(err, &bad):
+		fmt.Fprintln(os.Stderr, err)
+		return exitConfig
+	case errors.As(err, &refused):
+		fmt.Fprintln(os.Stderr, "leasesvc: refused:", err)
+		return exitRefused
+	default:
+		fmt.Fprintln(os.Stderr, "leasesvc:", err)
+		return exitFailed
+	}
+}
+
+type versionCmd struct{}
+
+func (versionCmd) Run() error {
+	fmt.Println("leasesvc", programVersion())
+	return nil
+}
+
+func programVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "0.0.0-dev"
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/leasesvc/leasesvc/handover"
+	"github.com/leasesvc/leasesvc/service"
+	"github.com/leasesvc/leasesvc/service/config"
+)
+
+type serveCmd struct {
+	Config      string `required:"" placeholder:"FILE" help:"The service file (see: leasesvc config example)."`
+	ExitOnFence bool   `help:"End the process when another instance takes a scope over, instead of standing by."`
+}
+
+func (c serveCmd) Run(ctx context.Context) error {
+	cfg, err := config.Load(c.Config)
+	if err != nil {
+		return err
+	}
+	cfg.ExitOnFence = cfg.ExitOnFence || c.ExitOnFence
+	svc, err := service.New(cfg, service.Options{Version: programVersion(), Logger: newLogger(cfg.Log, os.Stderr)})
+	if err != nil {
+		return err
+	}
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		for {
+			select {
+			case <-reload:
+				svc.Reload()
+			case <-ended:
+				return
+			}
+		}
+	}()
+	return svc.Run(ctx)
+}
+
+func newLogger(cfg config.Log, w io.Writer) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
+		level = slog.LevelInfo // config has checked it
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	if cfg.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, opts))
+	}
+	return slog.New(slog.NewTextHandler(w, opts))
+}
+
+type configCmd struct {
+	Check   configCheckCmd   `cmd:"" help:"Read a service file and its definitions, and say everything that is wrong with them."`
+	Example configExampleCmd `cmd:"" help:"Print a commented example of a service file, or of a definitions file."`
+}
+
+type configCheckCmd struct {
+	Config string `arg:"" placeholder:"FILE" help:"The service file."`
+}
+
+func (c configCheckCmd) Run() error {
+	cfg, err := config.Load(c.Config)
+	if err != nil {
+		return err
+	}
+	if err := service.CheckDefinitions(cfg); err != nil {
+		return err
+	}
+	fmt.Printf("%s and the definitions of %d scopes are right\n", c.Config, len(cfg.Scopes))
+	return nil
+}
+
+type configExampleCmd struct {
+	Definitions bool `help:"Print the definitions file instead of the service file."`
+}
+
+func (c configExampleCmd) Run() error {
+	serviceFile, definitions := config.Example()
+	if c.Definitions {
+		serviceFile = definitions
+	}
+	_, err := fmt.Print(serviceFile)
+	return err
+}
+
+type sealKeyCmd struct {
+	New sealKeyNewCmd `cmd:"" help:"Print a fresh seal key. Keep it like the credentials it seals; all instances of a scope share it."`
+}
+
+type sealKeyNewCmd struct {
+	File string `help:"Write it to a file that only its owner can read, instead of printing it." placeholder:"PATH"`
+}
+
+func (c sealKeyNewCmd) Run() error {
+	seed, err := handover.NewSeed()
+	if err != nil {
+		return err
+	}
+	if c.File == "" {
+		_, err := fmt.Println(seed.Reveal())
+		return err
+	}
+	f, err := os.OpenFile(c.File, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("writing the seal key: %w", err)
+	}
+	if _, err := fmt.Fprintln(f, seed.Reveal()); err != nil {
+		return fmt.Errorf("writing the seal key: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return fmt.Errorf("writing the seal key: %w", err)
+	}
+	keys, err := handover.NewKeys(seed)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("wrote %s; consumers pin its public half: %s\n", c.File, keys.Public())
+	return nil
+}

@@ -1,0 +1,85 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Replay calls fn with each message of a scope (empty: of all scopes) from
+// sequence from to sequence to, both included, in the order of the log, nothing
+// twice and nothing left out. It ends at to, or at the last message of the scope
+// below it, as the stream's leader tells it at the beginning.
+//
+// It ends with the error of fn when that gives one, with [ErrStalled] when the
+// next message does not come for [Config.Stall], or with ctx. fn runs on the
+// caller's goroutine; the payload is fn's to keep.
+func (l *Log) Replay(ctx context.Context, scope string, from, to uint64, fn func(seq uint64, payload []byte) error) error {
+	from = max(from, 1)
+	last, err := l.lastOf(ctx, scope)
+	if err != nil {
+		return fmt.Errorf("replaying %s: %w", named(scope), err)
+	}
+	if to = min(to, last); from > to {
+		return nil
+	}
+	err = l.pull(ctx, scope, from, l.cfg.Stall, func(seq uint64, payload []byte) (bool, error) {
+		if seq > to {
+			return true, nil
+		}
+		return seq == to, fn(seq, payload)
+	})
+	if err != nil {
+		return fmt.Errorf("replaying %s from sequence %d to %d: %w", named(scope), from, to, err)
+	}
+	return nil
+}
+
+// Follow calls fn with each message of a scope (empty: of all scopes) from
+// sequence from on, as [Log.Replay] does, and goes on with what is appended,
+// over lost connections and servers, until ctx ends (whose error it gives) or fn
+// gives an error, or the stream is gone ([ErrNoStream]).
+func (l *Log) Follow(ctx context.Context, scope string, from uint64, fn func(seq uint64, payload []byte) error) error {
+	err := l.pull(ctx, scope, max(from, 1), 0, func(seq uint64, payload []byte) (bool, error) {
+		return false, fn(seq, payload)
+	})
+	return fmt.Errorf("following %s: %w", named(scope), err)
+}
+
+func named(scope string) string {
+	if scope == "" {
+		return "all scopes"
+	}
+	return "scope " + scope
+}
+
+func filter(scope string) string {
+	if scope == "" {
+		return events.SubjectRoot + ".>"
+	}
+	return events.ScopeFilter(scope)
+}
+
+// lastOf reads the sequence of a scope's last message; 0: none.
+func (l *Log) lastOf(ctx context.Context, scope string) (uint64, error) {
+	until := time.Now().Add(l.cfg.Stall)
+	for p := (pace{}); ; {
+		m, err := l.get(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+			return l.read.GetLastMsgForSubject(ctx, filter(scope))
+		})
+		switch {
+		case err == nil && m == nil:
+			return 0, nil
+		case err == nil:
+			return m.Sequence, nil
+		case over(err) || time.Now().After(until):
+			return 0, err
+		}
+		if err := p.wait(ctx); err != nil {
+			return 0, err
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+)
+
+// Client asks the holders of scopes.
+type Client struct{ nc *nats.Conn }
+
+// NewClient makes a client on a connection, which stays the caller's.
+func NewClient(nc *nats.Conn) *Client { return &Client{nc: nc} }
+
+// ErrNobodyLeads says that no instance answers for a scope.
+var ErrNobodyLeads = errors.New("no instance leads the scope")
+
+// Scopes asks who is there and gives the scopes that are led, sorted. It waits
+// for answers for the time given.
+func (c *Client) Scopes(ctx context.Context, within time.Duration) ([]string, error) {
+	inbox := c.nc.NewRespInbox()
+	answers := make(chan *nats.Msg, 256)
+	sub, err := c.nc.ChanSubscribe(inbox, answers)
+	if err != nil {
+		return nil, fmt.Errorf("asking which scopes are led: %w", err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	if err := c.nc.PublishRequest("$SRV.INFO."+ServiceName, inbox, nil); err != nil {
+		return nil, fmt.Errorf("asking which scopes are led: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	var scopes []string
+	for {
+		select {
+		case m := <-answers:
+			var info micro.Info
+			if m.Header.Get("Status") == "503" {
+				return nil, nil
+			}
+			if json.Unmarshal(m.Data, &info) == nil && info.Metadata[MetadataScope] != "" {
+				scopes = append(scopes, info.Metadata[MetadataScope])
+			}
+		case <-ctx.Done():
+			slices.Sort(scopes)
+			return slices.Compact(scopes), nil
+		}
+	}
+}
+
+// Status asks a scope's holder for its status.
+func (c *Client) Status(ctx context.Context, scope string) (Status, error) {
+	return ask[Status](ctx, c, Subject(OpStatus, scope))
+}
+
+// Leases asks for the table of a scope.
+func (c *Client) Leases(ctx context.Context, scope string) (Leases, error) {
+	return ask[Leases](ctx, c, Subject(OpLeases, scope))
+}
+
+// Rotate asks for a successor of a name's active lease.
+func (c *Client) Rotate(ctx context.Context, scope, name string) (Done, error) {
+	return ask[Done](ctx, c, Subject(OpRotate, scope, name))
+}
+
+// Revoke takes a name's active lease away at once.
+func (c *Client) Revoke(ctx context.Context, scope, name string) (Done, error) {
+	return ask[Done](ctx, c, Subject(OpRevoke, scope, name))
+}
+
+// Apply has the service read its definitions file again.
+func (c *Client) Apply(ctx context.Context, scope string) (Done, error) {
+	return ask[Done](ctx, c, Subject(OpApply, scope))
+}
+
+// ask sends a request and reads the answer: a T, or a [*Problem] as the error.
+func ask[T any](ctx context.Context, c *Client, subject string) (T, error) {
+	var out T
+	m, err := c.nc.RequestWithContext(ctx, subject, nil)
+	op, rest, _ := strings.Cut(strings.TrimPrefix(subject, "leasesvc."), ".")
+	scope, _, _ := strings.Cut(rest, ".")
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return out, fmt.Errorf("asking for %s: %w %s; is leasesvc running, and is the scope's name right?", op, ErrNobodyLeads, scope)
+	case err != nil:
+		return out, fmt.Errorf("asking for %s of scope %s: %w", op, scope, err)
+	}
+	if m.Header.Get(micro.ErrorHeader) != "" {
+		var p Problem
+		if json.Unmarshal(m.Data, &p) != nil || p.Message == "" {
+			p.Message = m.Header.Get(micro.ErrorHeader)
+		}
+		return out, &p
+	}
+	if err := json.Unmarshal(m.Data, &out); err != nil {
+		return out, fmt.Errorf("reading the answer to %s of scope %s: %w", op, scope, err)
+	}
+	return out, nil
+}

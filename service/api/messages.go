@@ -1,0 +1,136 @@
+package api
+
+import (
+	"strings"
+	"time"
+
+	"github.com/leasesvc/leasesvc/events"
+)
+
+// The operations.
+const (
+	OpStatus = "status"
+	OpLeases = "leases"
+	OpRotate = "rotate"
+	OpRevoke = "revoke"
+	OpApply  = "apply"
+)
+
+// ServiceName is the name of the NATS micro service; its metadata names the
+// scope under MetadataScope.
+const (
+	ServiceName   = "leasesvc"
+	MetadataScope = "scope"
+)
+
+// Subject gives the subject of an operation on a scope, or on a name in it.
+func Subject(op, scope string, name ...string) string {
+	return "leasesvc." + op + "." + strings.Join(append([]string{scope}, name...), ".")
+}
+
+// Status is what a holder says of itself and its scope.
+type Status struct {
+	Scope    string    `json:"scope"`
+	Holder   string    `json:"holder"`
+	Epoch    uint64    `json:"epoch"`
+	Since    time.Time `json:"since"`
+	Version  string    `json:"version"`
+	LastSeq  uint64    `json:"last_seq"`
+	Names    int       `json:"names"`
+	Usable   int       `json:"usable"`
+	Revision uint64    `json:"revision"`
+	// ServiceKey is the public key that consumers pin.
+	ServiceKey string `json:"service_key"`
+	Insecure   bool   `json:"insecure_consumers,omitempty"`
+	// Skipped counts events in the stream that do not count.
+	Skipped uint64  `json:"skipped_events,omitempty"`
+	Vaults  []Vault `json:"vaults"`
+	// Notes are what needs a person's eye.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Vault is what a holder says of a Vault connection.
+type Vault struct {
+	Name     string `json:"name"`
+	Address  string `json:"address"`
+	LoggedIn bool   `json:"logged_in"`
+	Guarded  bool   `json:"guarded"`
+	Problem  string `json:"problem,omitempty"`
+}
+
+// Leases is a scope's table.
+type Leases struct {
+	Scope string  `json:"scope"`
+	Time  Time    `json:"time"`
+	Names []Lease `json:"names"`
+}
+
+// Time is a moment in UTC.
+type Time = time.Time
+
+// Lease is one name's row.
+type Lease struct {
+	Name string `json:"name"`
+	// State says in few words what the name is doing and what it waits for.
+	State string `json:"state"`
+	// Active is the committed lease; 0: none.
+	Active  uint64 `json:"active,omitempty"`
+	Public  string `json:"public,omitempty"`
+	LeaseID string `json:"lease_id,omitempty"`
+	Path    string `json:"path"`
+	// Acquired and Expires are those of the active lease; zero: none, never.
+	Acquired time.Time `json:"acquired,omitzero"`
+	Expires  time.Time `json:"expires,omitzero"`
+	// Next is when the name is looked at next.
+	Next time.Time `json:"next,omitzero"`
+	// Others are the leases beside the active one, as "2 grace".
+	Others    []string        `json:"others,omitempty"`
+	Consumers []Consumer      `json:"consumers,omitempty"`
+	Failure   *events.Failure `json:"failure,omitempty"`
+}
+
+// Consumer is one registered incarnation.
+type Consumer struct {
+	Consumer    string `json:"consumer"`
+	Instance    string `json:"instance"`
+	Incarnation string `json:"incarnation"`
+	// Follows tells whether it has confirmed what is in force.
+	Follows bool `json:"follows"`
+}
+
+// Done answers rotate, revoke and apply: the first of the events that were
+// recorded for it, 0 where nothing had to be.
+type Done struct {
+	Seq uint64 `json:"seq,omitempty"`
+	// Says tells what happens now.
+	Says string `json:"says"`
+}
+
+// Apply asks for definitions to be put in force. The service reads its own
+// file; it takes none over the wire.
+type Apply struct{}
+
+// Problem is a refusal.
+type Problem struct {
+	// Code is one of the Code constants.
+	Code    string `json:"code"`
+	Message string `json:"error"`
+	// Names are those that exist, where a name was unknown.
+	Names []string `json:"names,omitempty"`
+}
+
+// The codes of refusals.
+const (
+	CodeUnknownName = "unknown-name"
+	CodeRefused     = "refused"
+	CodeBusy        = "busy"
+	CodeNotLeading  = "not-leading"
+)
+
+// Error implements error.
+func (p *Problem) Error() string {
+	if len(p.Names) > 0 {
+		return p.Message + "; the names are: " + strings.Join(p.Names, ", ")
+	}
+	return p.Message
+}

@@ -1,0 +1,88 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/handover/verify"
+	"github.com/leasesvc/leasesvc/leasecore"
+	"github.com/leasesvc/leasesvc/service/config"
+)
+
+// loadDefinitions reads a scope's definitions file under every rule there is.
+func loadDefinitions(cfg *config.Config, scope string) (*config.Definitions, error) {
+	return cfg.LoadDefinitions(scope, config.CheckDSN(verify.Check))
+}
+
+// CheckDefinitions reads every scope's definitions file and gives what is wrong
+// with them.
+func CheckDefinitions(cfg *config.Config) error {
+	var all []error
+	for _, scope := range cfg.ScopeNames() {
+		if _, err := loadDefinitions(cfg, scope); err != nil {
+			all = append(all, err)
+		}
+	}
+	return errors.Join(all...)
+}
+
+// applyDefinitionsFile puts the definitions file in force at the beginning of a
+// term and whenever a reload is asked for. A takeover by an instance whose file
+// is older applies and removes nothing: the revision decides.
+func (t *term) applyDefinitionsFile(ctx context.Context, stop <-chan struct{}) {
+	for {
+		says, err := t.applyFile(ctx)
+		switch {
+		case errors.Is(err, errNotLeading), ctx.Err() != nil:
+			return
+		case err != nil:
+			t.log.Error("the definitions file was not applied; what the log has stays in force", "error", err)
+		default:
+			t.log.Info("definitions", "says", says)
+		}
+		select {
+		case <-t.reload:
+		case <-stop:
+			return
+		}
+	}
+}
+
+// applyFile reads the definitions file and has it decided; the result says what
+// came of it.
+func (t *term) applyFile(ctx context.Context) (string, error) {
+	defs, err := loadDefinitions(t.svc.cfg, t.name)
+	if err != nil {
+		return "", err
+	}
+	before, err := t.do(ctx, leasecore.Tick{}, events.Actor{}, func(s *leasecore.State) any { return s.Revision })
+	if err != nil {
+		return "", err
+	}
+	_, err = t.do(ctx, leasecore.ApplyDefinitions{Revision: defs.Revision, Digest: defs.Digest(), Definitions: defs.Leases}, events.Actor{Name: "operator/definitions-file", Claimed: true}, nil)
+	switch {
+	case errors.Is(err, leasecore.ErrRevision):
+		return fmt.Sprintf("%s has revision %d, in force is %d: nothing was applied", defs.File, defs.Revision, before), nil
+	case errors.Is(err, leasecore.ErrSameRevision):
+		return "", defs.Refuse("", "%v", err)
+	case err != nil:
+		return "", err
+	case before.(uint64) == defs.Revision:
+		return fmt.Sprintf("revision %d is in force", defs.Revision), nil
+	default:
+		return fmt.Sprintf("revision %d with %d definitions was applied", defs.Revision, len(defs.Leases)), nil
+	}
+}
+
+// Reload has the definitions files read again by the scopes that this instance
+// leads.
+func (s *Service) Reload() {
+	for _, sc := range s.scopes {
+		select {
+		case sc.reload <- struct{}{}:
+		default:
+		}
+	}
+}

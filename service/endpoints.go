@@ -1,0 +1,271 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/handover/wire"
+	"github.com/leasesvc/leasesvc/leasecore"
+	"github.com/leasesvc/leasesvc/service/api"
+)
+
+// endpoints is the micro service of a term: it is there while the scope is led
+// by this instance, so that whoever asks reaches the holder or nobody.
+type endpoints struct {
+	term   *term
+	micro  micro.Service
+	ctx    context.Context
+	cancel context.CancelFunc
+	slots  chan struct{} // bounds the requests that wait for a decision
+}
+
+// requestsAtOnce bounds the requests of a scope that are being answered.
+const requestsAtOnce = 256
+
+// serveAPI starts the term's endpoints.
+func (t *term) serveAPI() (*endpoints, error) {
+	version := t.svc.opts.Version
+	if strings.Count(version, ".") != 2 {
+		version = "0.0.0"
+	}
+	m, err := micro.AddService(t.svc.nc, micro.Config{
+		Name: api.ServiceName, Version: strings.TrimPrefix(version, "v"), Description: "short-lived credentials, kept alive and handed over",
+		Metadata: map[string]string{api.MetadataScope: t.name, "holder": t.svc.cells.HolderID(), "epoch": fmt.Sprint(t.epoch)},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("serving the API of scope %s: %w", t.name, err)
+	}
+	e := &endpoints{term: t, micro: m, slots: make(chan struct{}, requestsAtOnce)}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	ops := map[string]func(context.Context, micro.Request){
+		api.Subject(api.OpStatus, t.name):          e.status,
+		api.Subject(api.OpLeases, t.name):          e.leases,
+		api.Subject(api.OpApply, t.name):           e.apply,
+		api.Subject(api.OpRotate, t.name, "*"):     e.rotate,
+		api.Subject(api.OpRevoke, t.name, "*"):     e.revoke,
+		wire.KeySubject(t.name):                    e.key,
+		wire.Subject(wire.OpGet, t.name, "*"):      e.get,
+		wire.Subject(wire.OpRegister, t.name, "*"): e.register,
+		wire.Subject(wire.OpLeave, t.name, "*"):    e.leave,
+		wire.Subject(wire.OpRefused, t.name, "*"):  e.refused,
+	}
+	for subject, handle := range ops {
+		op := strings.Split(subject, ".")[1]
+		err := m.AddEndpoint(op, micro.HandlerFunc(func(r micro.Request) { e.serve(r, handle) }), micro.WithEndpointSubject(subject))
+		if err != nil {
+			e.stop()
+			return nil, fmt.Errorf("serving %s: %w", subject, err)
+		}
+	}
+	return e, nil
+}
+
+// serve answers a request on a goroutine of its own, within the operation's
+// time-out; too many at once are told so.
+func (e *endpoints) serve(r micro.Request, handle func(context.Context, micro.Request)) {
+	select {
+	case e.slots <- struct{}{}:
+	default:
+		e.refuse(r, fmt.Errorf("%w: %d requests are being answered; try again in 100 ms", ErrBusy, requestsAtOnce))
+		return
+	}
+	e.term.work.wg.Go(func() {
+		defer func() { <-e.slots }()
+		ctx, cancel := context.WithTimeout(e.ctx, e.term.svc.cfg.OperationTimeout.Duration())
+		defer cancel()
+		handle(ctx, r)
+	})
+}
+
+func (e *endpoints) stop() {
+	e.cancel()
+	if err := e.micro.Stop(); err != nil {
+		e.term.log.Warn("ending the API", "error", err)
+	}
+}
+
+// nameOf gives the name in a request's subject.
+func nameOf(r micro.Request) string {
+	parts := strings.Split(r.Subject(), ".")
+	return parts[len(parts)-1]
+}
+
+func (e *endpoints) respond(r micro.Request, v any) {
+	b, err := json.Marshal(v)
+	if err == nil {
+		err = r.Respond(b)
+	}
+	if err != nil {
+		e.term.log.Warn("an answer was not sent", "subject", r.Subject(), "error", err)
+	}
+}
+
+// refuse answers an operator's request with a problem.
+func (e *endpoints) refuse(r micro.Request, err error) {
+	p := api.Problem{Code: api.CodeRefused, Message: err.Error()}
+	switch {
+	case errors.Is(err, leasecore.ErrUnknownName):
+		p.Code, p.Names = api.CodeUnknownName, e.names()
+	case errors.Is(err, ErrBusy):
+		p.Code = api.CodeBusy
+	case errors.Is(err, errNotLeading):
+		p.Code = api.CodeNotLeading
+	}
+	b, merr := json.Marshal(p)
+	if merr != nil {
+		b = nil
+	}
+	if err := r.Error(p.Code, "refused", b); err != nil {
+		e.term.log.Warn("a refusal was not sent", "subject", r.Subject(), "error", err)
+	}
+}
+
+func (e *endpoints) names() []string {
+	var out []string
+	e.term.views.byName.Range(func(k, _ any) bool {
+		out = append(out, k.(string))
+		return true
+	})
+	slices.Sort(out)
+	return out
+}
+
+// operator is the actor of an operator's command: who it is, NATS permissions
+// have decided; the name is only claimed.
+func operator(op string) events.Actor { return events.Actor{Name: "operator/" + op, Claimed: true} }
+
+func (e *endpoints) rotate(ctx context.Context, r micro.Request) {
+	seq, err := e.decide(ctx, leasecore.Rotate{Name: nameOf(r)}, operator(api.OpRotate))
+	if err != nil {
+		e.refuse(r, err)
+		return
+	}
+	e.respond(r, api.Done{Seq: seq, Says: "a successor is being acquired; see: leasesvc events --follow --lease " + nameOf(r)})
+}
+
+func (e *endpoints) revoke(ctx context.Context, r micro.Request) {
+	seq, err := e.decide(ctx, leasecore.RevokeActive{Name: nameOf(r)}, operator(api.OpRevoke))
+	if err != nil {
+		e.refuse(r, err)
+		return
+	}
+	e.respond(r, api.Done{Seq: seq, Says: "the active lease is retired and being revoked; a new one is acquired"})
+}
+
+// decide has a command decided and gives the sequence of the log after it.
+func (e *endpoints) decide(ctx context.Context, c leasecore.Command, actor events.Actor) (uint64, error) {
+	seq, err := e.term.do(ctx, c, actor, func(s *leasecore.State) any { return s.LastSeq })
+	if err != nil {
+		return 0, err
+	}
+	return seq.(uint64), nil
+}
+
+func (e *endpoints) apply(ctx context.Context, r micro.Request) {
+	says, err := e.term.applyFile(ctx)
+	if err != nil {
+		e.refuse(r, err)
+		return
+	}
+	e.respond(r, api.Done{Says: says})
+}
+
+// read looks at the state on the scope's goroutine: Tick without a name decides
+// nothing.
+func (e *endpoints) read(ctx context.Context, look func(*leasecore.State) any) (any, error) {
+	return e.term.do(ctx, leasecore.Tick{}, events.Actor{}, look)
+}
+
+func (e *endpoints) status(ctx context.Context, r micro.Request) {
+	t := e.term
+	st, err := e.read(ctx, func(s *leasecore.State) any {
+		now := t.svc.clock.Now()
+		out := api.Status{
+			Scope: t.name, Holder: t.svc.cells.HolderID(), Epoch: s.Epoch, Since: s.OpenedAt, Version: t.svc.opts.Version,
+			LastSeq: s.LastSeq, Names: s.Len(), Revision: s.Revision, ServiceKey: t.svc.keys.Public(), Insecure: t.svc.cfg.InsecureConsumers,
+		}
+		out.Skipped, _ = t.projection.Skipped()
+		for n := range s.Names() {
+			if n.Committed(now) != nil {
+				out.Usable++ // L55
+			}
+		}
+		return out
+	})
+	if err != nil {
+		e.refuse(r, err)
+		return
+	}
+	out := st.(api.Status)
+	for _, name := range t.svc.cfg.VaultNames() {
+		v := t.svc.vaults[name]
+		token := v.client.Token()
+		row := api.Vault{Name: name, Address: v.cfg.Address, LoggedIn: token.LoggedIn, Guarded: v.guarded()}
+		if token.LastError != nil {
+			row.Problem = token.LastError.Error()
+		}
+		if !row.Guarded {
+			out.Notes = append(out.Notes, "vault "+name+" works without guards: a crash can leave a credential behind until its TTL ends")
+		}
+		out.Vaults = append(out.Vaults, row)
+	}
+	if out.Insecure {
+		out.Notes = append(out.Notes, "insecure_consumers is set: whoever reaches NATS may register as a consumer")
+	}
+	if since, paused := t.svc.cells.PausedSince(); paused {
+		out.Notes = append(out.Notes, "NATS refuses our credentials since "+since.UTC().Format(time.RFC3339))
+	}
+	e.respond(r, out)
+}
+
+func (e *endpoints) leases(ctx context.Context, r micro.Request) {
+	t := e.term
+	table, err := e.read(ctx, func(s *leasecore.State) any {
+		now := t.svc.clock.Now()
+		out := api.Leases{Scope: t.name, Time: now, Names: []api.Lease{}}
+		for _, name := range s.SortedNames() {
+			out.Names = append(out.Names, row(s, s.Name(name), now))
+		}
+		return out
+	})
+	if err != nil {
+		e.refuse(r, err)
+		return
+	}
+	e.respond(r, table)
+}
+
+// row describes one name.
+func row(s *leasecore.State, n *leasecore.Name, now time.Time) api.Lease {
+	out := api.Lease{Name: n.Name, State: s.Story(n.Name, now), Active: n.Active}
+	if n.Definition != nil {
+		out.Path = n.Definition.Vault + "/" + n.Definition.Path
+	}
+	for i := range n.Leases {
+		l := &n.Leases[i]
+		if l.No != n.Active {
+			out.Others = append(out.Others, fmt.Sprintf("%d %s", l.No, l.State))
+			continue
+		}
+		out.LeaseID, out.Public, out.Acquired = l.LeaseID, publicOf(n.Definition, l.Public), l.GrantedAt
+		out.Expires, _ = l.Expires()
+	}
+	out.Next, _ = s.Wake(n.Name, now)
+	for _, c := range n.Consumers {
+		out.Consumers = append(out.Consumers, api.Consumer{
+			Consumer: c.Consumer, Instance: c.Instance, Incarnation: c.ID, Follows: s.Confirmed(n.Name, c.ID) >= n.N,
+		})
+	}
+	if n.Pending != nil {
+		out.Failure = &n.Pending.Failure
+	}
+	return out
+}

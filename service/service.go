@@ -1,0 +1,423 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/leasesvc/leasesvc/epochkv"
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/events/journal"
+	"github.com/leasesvc/leasesvc/handover"
+	"github.com/leasesvc/leasesvc/secret"
+	"github.com/leasesvc/leasesvc/service/config"
+	"github.com/leasesvc/leasesvc/vault"
+)
+
+// Options are what a caller of [New] adds to the configuration.
+type Options struct {
+	// Version is the program's, shown to others.
+	Version string
+	// Logger gets a line an event and all that a person should know; nil:
+	// nothing is logged.
+	Logger *slog.Logger
+	// OnEvent, if set, is called with every event of the scopes this instance
+	// leads, after it was applied. It must not block.
+	OnEvent func(events.Event)
+	// OnLead, if set, is called when the service begins to lead a scope.
+	OnLead func(scope string, epoch uint64)
+}
+
+// Service is one instance: New it, Run it.
+type Service struct {
+	cfg   *config.Config
+	opts  Options
+	log   *slog.Logger
+	clock *clock
+	keys  *handover.Keys
+
+	embedded *server.Server
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	journal  *journal.Log
+	state    *epochkv.StateDir
+	cells    *epochkv.Cells
+	blobs    *handover.Blobs
+	courier  *handover.Courier
+	vaults   map[string]*vaultConn
+	scopes   map[string]*scope
+	presence *nats.Subscription
+}
+
+// FencedError ends Run where exit_on_fence is set: the instance was fenced
+// from a scope, which is a clean end (E17).
+type FencedError struct {
+	Scope string
+	Cause error
+}
+
+// Error implements error.
+func (e *FencedError) Error() string { return fmt.Sprintf("scope %s: %v", e.Scope, e.Cause) }
+
+// Unwrap gives the cause.
+func (e *FencedError) Unwrap() error { return e.Cause }
+
+// New checks what a configuration names on this machine: the seal key, the
+// token sources, the files. It reaches out to nobody and starts nothing.
+func New(cfg *config.Config, opts Options) (*Service, error) {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Service{cfg: cfg, opts: opts, log: opts.Logger, clock: newClock(), vaults: map[string]*vaultConn{}, scopes: map[string]*scope{}}
+	seed, err := sealSeed(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if s.keys, err = handover.NewKeys(seed); err != nil {
+		return nil, cfg.Refuse("seal_key", "%v; make one with: leasesvc seal-key new", err)
+	}
+	for name, v := range cfg.Vaults {
+		if s.vaults[name], err = newVaultConn(name, v, s.log); err != nil {
+			return nil, cfg.Refuse("vaults."+name, "%v", err)
+		}
+	}
+	if err := CheckDefinitions(cfg); err != nil {
+		return nil, err
+	}
+	for name := range cfg.Scopes {
+		s.scopes[name] = newScope(s, name)
+	}
+	return s, nil
+}
+
+func sealSeed(cfg *config.Config) (secret.String, error) {
+	if cfg.SealKey.Env != "" {
+		seed := os.Getenv(cfg.SealKey.Env)
+		if seed == "" {
+			return secret.String{}, cfg.Refuse("seal_key.env", "the environment has no %s", cfg.SealKey.Env)
+		}
+		return secret.New(seed), nil
+	}
+	seed, err := readSecret(cfg.SealKey.File)
+	if err != nil {
+		return secret.String{}, cfg.Refuse("seal_key.file", "%v; make one with: leasesvc seal-key new", err)
+	}
+	return seed, nil
+}
+
+// ServiceKey gives the public key that consumers pin.
+func (s *Service) ServiceKey() string { return s.keys.Public() }
+
+// Run runs the instance until ctx ends, then stops it in good order (E18): what
+// is in flight is brought to its end within shutdown_timeout, and the scopes
+// are released. It returns nil then, a [*FencedError], an [*epochkv.Refused]
+// (final), or what kept it from starting.
+func (s *Service) Run(ctx context.Context) error {
+	// What serves the stopping outlives ctx; it ends when Run does.
+	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer s.close()
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	if err := s.cells.StartHolder(ctx); err != nil {
+		return fmt.Errorf("starting to hold: %w", err)
+	}
+	hints, err := s.cells.Hints(base)
+	if err != nil {
+		return err
+	}
+
+	background, bctx := errgroup.WithContext(base)
+	leading, lctx := errgroup.WithContext(ctx)
+	background.Go(func() error { return s.passHints(bctx, hints) })
+	for _, v := range s.vaults {
+		background.Go(func() error { return v.run(bctx) })
+	}
+	background.Go(func() error { return s.heartbeat(bctx) })
+	for _, sc := range s.scopes {
+		leading.Go(func() error { return sc.run(lctx, base) })
+	}
+	err = leading.Wait()
+	stop, cancelStop := context.WithTimeout(base, s.cfg.OperationTimeout.Duration())
+	defer cancelStop()
+	if herr := s.cells.StopHolder(stop); herr != nil {
+		s.log.Warn("the holder cell could not be marked stopped; a successor waits its quiet polls", "error", herr)
+	}
+	cancel()
+	if berr := background.Wait(); err == nil && berr != nil && !errors.Is(berr, context.Canceled) {
+		err = berr
+	}
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		err = nil
+	}
+	return err
+}
+
+// open connects and opens everything, in the order in which one needs the
+// other. What is not there yet is waited for where waiting can help.
+func (s *Service) open(ctx context.Context) (err error) {
+	if err := os.MkdirAll(s.cfg.StateDir, 0o700); err != nil {
+		return s.cfg.Refuse("state_dir", "it can't be made: %v", err)
+	}
+	if s.state, err = epochkv.OpenStateDir(s.cfg.StateDir); err != nil {
+		return err
+	}
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
+	n := &s.cfg.NATS
+	for {
+		err := s.openStores(ctx, n)
+		var differs *journal.SettingsError
+		var wrong *epochkv.WrongSettings
+		switch {
+		case err == nil:
+			return s.announce()
+		case errors.As(err, &differs), errors.As(err, &wrong), ctx.Err() != nil:
+			return err
+		}
+		s.log.Warn("waiting for JetStream", "error", err)
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Service) connect(ctx context.Context) (err error) {
+	opts, err := natsOptions(&s.cfg.NATS, s.log)
+	if err != nil {
+		return err
+	}
+	opts = append(opts, nats.ErrorHandler(s.asyncError))
+	url := s.cfg.NATS.URL
+	if e := s.cfg.NATS.Embedded; e != nil {
+		if s.embedded, err = startEmbedded(e, s.log); err != nil {
+			return err
+		}
+		url = s.embedded.ClientURL()
+		s.log.Info("embedded NATS listens", "url", url, "store", e.Store)
+	}
+	if s.nc, err = nats.Connect(url, opts...); err != nil {
+		return fmt.Errorf("connecting to NATS: %w", err)
+	}
+	if err := awaitConnected(ctx, s.nc, s.log); err != nil {
+		return err
+	}
+	s.js, err = jetstream.New(s.nc)
+	return err
+}
+
+func (s *Service) asyncError(_ *nats.Conn, _ *nats.Subscription, err error) {
+	s.log.Warn("NATS reports", "error", err)
+	if l := s.journal; l != nil {
+		l.AsyncError(err)
+	}
+}
+
+func (s *Service) openStores(ctx context.Context, n *config.NATS) (err error) {
+	if s.journal == nil {
+		if s.journal, err = journal.Open(ctx, s.js, journal.Config{Stream: n.Stream, Replicas: n.Replicas, MaxBytes: n.MaxBytes, Create: true}); err != nil {
+			return err
+		}
+	}
+	if s.blobs == nil {
+		if s.blobs, err = handover.OpenBlobs(ctx, s.js, handover.BlobsBucket, n.Replicas); err != nil {
+			return err
+		}
+	}
+	s.cells, err = epochkv.Open(ctx, s.js, epochkv.Config{
+		Replicas: n.Replicas, Create: true, State: s.state, Instance: hostName(), Version: s.opts.Version,
+		Heartbeat: s.cfg.Heartbeat.Duration(), Presence: s.presenceOf, Logger: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	return s.cells.VerifyClaim(ctx, s.cfg.Project)
+}
+
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return name
+}
+
+// presenceSubject is where an instance answers as long as its process runs.
+func presenceSubject(holder string) string { return "leasesvc.presence." + holder }
+
+func (s *Service) announce() (err error) {
+	s.courier = handover.NewCourier(s.nc, s.keys, handover.CourierOptions{NobodyThere: s.nobodyThere, Logger: s.log})
+	s.presence, err = s.nc.Subscribe(presenceSubject(s.cells.HolderID()), func(m *nats.Msg) { _ = m.Respond(nil) })
+	if err != nil {
+		return fmt.Errorf("answering for our presence: %w", err)
+	}
+	return nil
+}
+
+// presenceOf asks whether anybody answers for a holder (E22).
+func (s *Service) presenceOf(ctx context.Context, holder string) (noResponders bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Heartbeat.Duration())
+	defer cancel()
+	_, err = s.nc.RequestWithContext(ctx, presenceSubject(holder), nil)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return true, nil
+	}
+	return false, err
+}
+
+// heartbeat renews the holder cell. A deposal ends every term; then the
+// instance holds anew and stands by.
+func (s *Service) heartbeat(ctx context.Context) error {
+	tick := time.NewTicker(s.cfg.Heartbeat.Duration())
+	defer tick.Stop()
+	for {
+		err := s.cells.Renew(ctx, s.echo())
+		var fenced *epochkv.Fenced
+		switch {
+		case errors.As(err, &fenced):
+			s.log.Error("deposed: every scope is given up", "by", fenced.By, "error", err)
+			for _, sc := range s.scopes {
+				sc.depose(err)
+			}
+			if err := s.cells.StartHolder(ctx); err != nil && ctx.Err() == nil {
+				s.log.Warn("holding anew", "error", err)
+			}
+		case errors.Is(err, epochkv.ErrNoHolder):
+			if err := s.cells.StartHolder(ctx); err != nil && ctx.Err() == nil {
+				s.log.Warn("holding anew", "error", err)
+			}
+		case err != nil && ctx.Err() == nil:
+			s.log.Warn("the heartbeat did not get through", "error", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// passHints has the scopes that a hint is about step now.
+func (s *Service) passHints(ctx context.Context, hints <-chan string) error {
+	for {
+		select {
+		case name := <-hints:
+			for _, sc := range s.scopes {
+				if name == "" || name == sc.name {
+					sc.hint()
+				}
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// close gives back what open took, in the reverse order.
+func (s *Service) close() {
+	if s.presence != nil {
+		_ = s.presence.Unsubscribe() // fails only on a closed connection
+	}
+	if s.journal != nil {
+		s.journal.Close()
+	}
+	if s.nc != nil {
+		_ = s.nc.FlushTimeout(time.Second) // best effort: the last replies
+		s.nc.Close()
+	}
+	for _, v := range s.vaults {
+		v.client.Close()
+	}
+	if s.embedded != nil {
+		s.embedded.Shutdown()
+		s.embedded.WaitForShutdown()
+	}
+	if s.state != nil {
+		if err := s.state.Close(); err != nil {
+			s.log.Warn("closing the state directory", "error", err)
+		}
+	}
+}
+
+func splitListen(listen string) (string, int, error) {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "", 0, fmt.Errorf("nats.embedded.listen: %w", err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return "", 0, fmt.Errorf("nats.embedded.listen: port %q is no number", port)
+	}
+	if n == 0 {
+		n = server.RANDOM_PORT
+	}
+	return host, n, nil
+}
+
+// vaultConn is one Vault connection and what is known of it.
+type vaultConn struct {
+	name   string
+	cfg    config.Vault
+	client *vault.Client
+	log    *slog.Logger
+
+	mu        sync.Mutex
+	unguarded bool // no role, or the policy forbids guards
+}
+
+func newVaultConn(name string, cfg config.Vault, log *slog.Logger) (*vaultConn, error) {
+	token := cfg.Token
+	if cfg.TokenEnv != "" {
+		token = secret.New(os.Getenv(cfg.TokenEnv))
+		if token.IsZero() {
+			return nil, fmt.Errorf("token_env: the environment has no %s", cfg.TokenEnv)
+		}
+	}
+	client, err := vault.New(vault.Config{
+		Name: name, Address: cfg.Address, Namespace: cfg.Namespace, Token: token, TokenFile: cfg.TokenFile, GuardRole: cfg.GuardRole,
+		TLS:       vault.TLS{CACert: cfg.TLS.CA, ClientCert: cfg.TLS.Cert, ClientKey: cfg.TLS.Key, ServerName: cfg.TLS.ServerName, SkipVerify: cfg.TLS.SkipVerify},
+		OpTimeout: cfg.Timeout.Duration(), Logger: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &vaultConn{name: name, cfg: cfg, client: client, log: log.With("vault", name), unguarded: cfg.GuardRole == ""}, nil
+}
+
+// run logs in, saying what it waits for, and keeps the token alive.
+func (v *vaultConn) run(ctx context.Context) error {
+	if v.cfg.GuardRole == "" {
+		v.log.Warn("no guard_role is configured: a crash can leave a credential behind until its TTL ends")
+	}
+	return v.client.Run(ctx)
+}
+
+func (v *vaultConn) guarded() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return !v.unguarded
+}
+
+// guardsForbidden notes that the policy does not let us make guards.
+func (v *vaultConn) guardsForbidden(err error) {
+	v.mu.Lock()
+	first := !v.unguarded
+	v.unguarded = true
+	v.mu.Unlock()
+	if first {
+		v.log.Error("working WITHOUT guards: a crash can leave a credential behind until its TTL ends", "error", err)
+	}
+}

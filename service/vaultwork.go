@@ -1,0 +1,258 @@
+package service
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/leasecore"
+	"github.com/leasesvc/leasesvc/vault"
+)
+
+// job is one effect with a copy of what it is about.
+type job struct {
+	*term
+	effect      leasecore.Effect
+	epoch       uint64
+	lease       leasecore.Lease
+	definition  *events.Definition
+	incarnation leasecore.Incarnation
+	deadline    time.Time // of the hand-over in flight
+	reverted    bool
+}
+
+// guardMargin is how much longer than its lease a guard is asked to live.
+const guardMargin = 60 * time.Second
+
+// The kinds of failure that are not Vault's.
+const (
+	kindStore   = "store"   // the values could not be sealed away
+	kindUnknown = "unknown" // there is no such Vault connection here
+)
+
+func (j *job) vault() (*vaultConn, error) {
+	if v := j.svc.vaults[j.lease.Vault]; v != nil {
+		return v, nil
+	}
+	return nil, fmt.Errorf("this instance has no Vault connection %q; add it to the service file", j.lease.Vault)
+}
+
+// failed describes an error for the log.
+func failed(err error) *leasecore.Failed {
+	f := &leasecore.Failed{Failure: events.Failure{Kind: kindUnknown, Message: err.Error()}}
+	if kind := vault.KindOf(err); kind != vault.KindNone {
+		f.Kind, f.Refused, f.Gone = kind.String(), kind.Refusal(), kind == vault.KindNotFound
+	}
+	if errors.Is(err, vault.ErrNotLoggedIn) {
+		f.Kind = "not-logged-in"
+	}
+	var e *vault.Error
+	if errors.As(err, &e) {
+		f.RetryAfter = e.RetryAfter
+	}
+	return f
+}
+
+// acquire makes a guard, reads the credential under it exactly once (P5), and
+// seals the values away. Whatever may be left in Vault is told with a failure.
+func (j *job) acquire(ctx context.Context) (request, bool) {
+	done := leasecore.AcquireDone{Name: j.effect.Name, Lease: j.lease.No}
+	v, err := j.vault()
+	if err != nil {
+		done.Err = failed(err)
+		return request{command: done}, true
+	}
+	var guard *vault.Guard
+	if v.guarded() {
+		g, err := v.client.CreateGuard(ctx, vault.GuardOptions{
+			TTL: v.cfg.GuardTTL.Duration(), Meta: map[string]string{"leasesvc": j.name + "/" + j.effect.Name},
+		})
+		switch {
+		case err == nil:
+			guard, done.Guard = &g, g.Accessor
+		case errors.Is(err, vault.ErrGuardForbidden):
+			v.guardsForbidden(err)
+		default:
+			done.Err = failed(err)
+			return request{command: done}, ctx.Err() == nil
+		}
+	}
+	grant, err := v.client.Read(ctx, j.lease.Path, guard, vault.ReadOptions{KVv2: kvVersion2(j.definition, j.lease.Path)})
+	if err != nil {
+		done.Err = failed(err)
+		return request{command: done}, ctx.Err() == nil
+	}
+	done.Grant, err = j.seal(ctx, grant, guard)
+	if err != nil {
+		done.Err, done.LeaseID = failed(err), grant.LeaseID
+		done.Err.Kind = kindStore
+	}
+	if ctx.Err() != nil {
+		j.abandon(v, grant, guard)
+		return request{}, false
+	}
+	return request{command: done}, true
+}
+
+// kvVersion2 tells whether a path is read as one of a KV mount of version 2.
+func kvVersion2(def *events.Definition, path string) bool {
+	return def != nil && def.Kind == events.KindKV && strings.Contains(path, "/data/")
+}
+
+// seal stores the values and gives what the log may know of them.
+func (j *job) seal(ctx context.Context, g vault.Grant, guard *vault.Guard) (*events.Acquired, error) {
+	a := &events.Acquired{
+		LeaseID: g.LeaseID, TTL: exact(g.TTL), Renewable: g.Renewable, SentAt: j.svc.wall(g.SentAt),
+		Keys: g.Keys, Public: public(j.definition, g.Data), Fingerprint: j.svc.fingerprint(g.Data),
+		Suspect: g.Suspect, Warnings: g.Warnings,
+	}
+	if guard != nil {
+		a.Guard, a.GuardTTL = guard.Accessor, exact(guard.TTL)
+	}
+	sealed, err := j.svc.keys.SealAtRest(j.name, j.effect.Name, j.lease.No, g.Data)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.svc.blobs.Put(ctx, j.name, j.effect.Name, j.lease.No, sealed); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// abandon is for a grant that arrived after the term's end, of which no event
+// will tell: its guard ends it; unguarded, it is given back at once (D5).
+func (j *job) abandon(v *vaultConn, g vault.Grant, guard *vault.Guard) {
+	if guard != nil || g.LeaseID == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), v.cfg.Timeout.Duration())
+	defer cancel()
+	if _, err := v.client.RevokeLease(ctx, g.LeaseID); err != nil {
+		j.log.Error("a credential arrived too late and could not be given back", "name", j.effect.Name, "error", err)
+	}
+}
+
+func exact(d vault.Duration) events.Seconds { return events.MustSeconds(d.String()) }
+
+// wall puts a time that was read from the machine's clock on the holder's.
+func (s *Service) wall(t time.Time) time.Time {
+	return s.clock.Now().Add(-time.Since(t))
+}
+
+// fingerprint tells same from changed values without giving them away.
+func (s *Service) fingerprint(data []byte) string {
+	h := hmac.New(sha256.New, s.keys.FingerprintKey())
+	h.Write(data)
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:12])
+}
+
+// public gives the values that may stand in an event.
+func public(def *events.Definition, data json.RawMessage) map[string]string {
+	if def == nil || len(def.Kind.PublicKeys()) == 0 {
+		return nil
+	}
+	var all map[string]json.RawMessage
+	if json.Unmarshal(data, &all) != nil {
+		return nil
+	}
+	out := map[string]string{}
+	for _, k := range def.Kind.PublicKeys() {
+		var s string
+		if json.Unmarshal(all[k], &s) == nil && s != "" {
+			out[k] = s
+		}
+	}
+	return out
+}
+
+// guardLife is how long a lease's guard is asked to live from now.
+func (j *job) guardLife() time.Duration { return j.lease.TTL + guardMargin }
+
+func (j *job) extend(ctx context.Context) (request, bool) {
+	done := leasecore.ExtendDone{Name: j.effect.Name, Lease: j.lease.No, SentAt: j.svc.clock.Now()}
+	v, err := j.vault()
+	if err == nil {
+		var granted time.Duration
+		granted, err = v.client.ExtendGuard(ctx, j.lease.Guard, j.guardLife())
+		done.Granted = events.FromDuration(granted)
+	}
+	if err != nil {
+		done.Err = failed(err)
+	}
+	return request{command: done}, ctx.Err() == nil
+}
+
+// renew renews the lease and then its guard: the lease lives as long as both.
+func (j *job) renew(ctx context.Context) (request, bool) {
+	done := leasecore.RenewDone{Name: j.effect.Name, Lease: j.lease.No}
+	v, err := j.vault()
+	if err == nil {
+		done.Renewed, err = j.renewBoth(ctx, v)
+	}
+	if err != nil {
+		done.Err = failed(err)
+	}
+	return request{command: done}, ctx.Err() == nil
+}
+
+func (j *job) renewBoth(ctx context.Context, v *vaultConn) (*events.Renewed, error) {
+	r, err := v.client.RenewLease(ctx, j.lease.LeaseID, j.lease.TTL)
+	if err != nil {
+		return nil, err
+	}
+	out := &events.Renewed{TTL: exact(r.TTL), SentAt: j.svc.wall(r.SentAt), Renewable: r.Renewable, Suspect: r.Suspect, Warnings: r.Warnings}
+	if j.lease.Guard == "" {
+		return out, nil
+	}
+	granted, err := v.client.ExtendGuard(ctx, j.lease.Guard, j.guardLife())
+	if err != nil {
+		return nil, err
+	}
+	out.GuardTTL = events.FromDuration(granted)
+	return out, nil
+}
+
+// revoke revokes the lease, then its guard, then purges the values; all of it
+// may be repeated (P7). Without a lease id there is no call (L27).
+func (j *job) revoke(ctx context.Context) (request, bool) {
+	done := leasecore.RevokeDone{Name: j.effect.Name, Lease: j.lease.No}
+	gone, err := j.revokeAll(ctx)
+	done.Gone = gone
+	if err != nil {
+		done.Err = failed(err)
+	}
+	return request{command: done}, ctx.Err() == nil
+}
+
+func (j *job) revokeAll(ctx context.Context) (gone bool, err error) {
+	gone = true
+	if j.lease.LeaseID != "" || j.lease.Guard != "" {
+		v, err := j.vault()
+		if err != nil {
+			return false, err
+		}
+		if j.lease.LeaseID != "" {
+			if gone, err = v.client.RevokeLease(ctx, j.lease.LeaseID); err != nil {
+				return false, err
+			}
+		}
+		if j.lease.Guard != "" {
+			guardGone, err := v.client.RevokeGuard(ctx, j.lease.Guard)
+			if err != nil {
+				return false, err
+			}
+			gone = gone && guardGone
+		}
+	}
+	if err := j.svc.blobs.Purge(ctx, j.name, j.effect.Name, j.lease.No); err != nil {
+		return false, fmt.Errorf("purging the sealed values: %w", err)
+	}
+	return gone, nil
+}

@@ -1,0 +1,79 @@
+package service
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/handover/wire"
+	"github.com/leasesvc/leasesvc/leasecore"
+)
+
+// view is what readers see of a name: committed, immutable but for the values,
+// which are opened when somebody first asks.
+type view struct {
+	definition *events.Definition
+	epoch, n   uint64
+	lease      uint64 // 0: none is committed
+	expires    time.Time
+	public     string
+	state      string // why there is none, for people
+	values     atomic.Pointer[wire.Values]
+}
+
+// views are the views of a scope by name; readers take no lock that the
+// scope's goroutine could hold for long.
+type views struct{ byName sync.Map }
+
+func (v *views) get(name string) *view {
+	if x, ok := v.byName.Load(name); ok {
+		return x.(*view)
+	}
+	return nil
+}
+
+// publish makes what the state says of a name visible to readers. The values of
+// a lease that was there before are kept.
+func (v *views) publish(s *leasecore.State, name string, now time.Time) {
+	n := s.Name(name)
+	if n == nil {
+		v.byName.Delete(name)
+		return
+	}
+	next := &view{definition: n.Definition, epoch: s.Epoch, n: n.N, state: s.Story(name, now)}
+	if l := n.Lease(n.Active); l != nil {
+		next.lease, next.public = l.No, publicOf(n.Definition, l.Public)
+		next.expires, _ = l.Expires()
+		if before := v.get(name); before != nil && before.lease == l.No {
+			next.values.Store(before.values.Load())
+		}
+	}
+	v.byName.Store(name, next)
+}
+
+func (v *views) clear() { v.byName.Clear() }
+
+// usable tells whether the view's lease may be handed out at now (L53, I2).
+func (w *view) usable(now time.Time) bool { return w.expires.IsZero() || now.Before(w.expires) }
+
+// expiresIn gives what is left of the lease; 0: it does not expire.
+func (w *view) expiresIn(now time.Time) time.Duration {
+	if w.expires.IsZero() {
+		return 0
+	}
+	return max(w.expires.Sub(now), time.Nanosecond)
+}
+
+// publicOf gives the one public value that identifies an account.
+func publicOf(def *events.Definition, public map[string]string) string {
+	if def == nil {
+		return ""
+	}
+	for _, k := range def.Kind.PublicKeys() {
+		if v := public[k]; v != "" {
+			return v
+		}
+	}
+	return ""
+}

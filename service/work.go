@@ -1,0 +1,143 @@
+package service
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/leasesvc/leasesvc/leasecore"
+)
+
+// work runs the effects that a term's state owes, each at most once at a time.
+// Its maps belong to the scope's goroutine; the effects run on their own.
+type work struct {
+	term    *term
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running map[string]map[leasecore.Effect]context.CancelFunc // by name
+	wg      sync.WaitGroup
+}
+
+func newWork(ctx context.Context, t *term) *work {
+	ctx, cancel := context.WithCancel(ctx)
+	return &work{term: t, ctx: ctx, cancel: cancel, running: map[string]map[leasecore.Effect]context.CancelFunc{}}
+}
+
+// sync brings what runs for a name in line with what is owed: starts what is
+// missing, cancels what is owed no more. What has run to its end counts as
+// running until its outcome was decided ([work.finished]).
+func (w *work) sync(name string, owed []leasecore.Effect) {
+	jobs := w.running[name]
+	still := make(map[leasecore.Effect]bool, len(owed))
+	for _, e := range owed {
+		still[e] = true
+		if _, runs := jobs[e]; runs {
+			continue
+		}
+		if w.term.draining && e.Kind == leasecore.Verify {
+			continue // the successor proves it
+		}
+		ctx, cancel := context.WithCancel(w.ctx)
+		if jobs == nil {
+			jobs = map[leasecore.Effect]context.CancelFunc{}
+			w.running[name] = jobs
+		}
+		jobs[e] = cancel
+		w.start(ctx, cancel, e)
+	}
+	for e, cancel := range jobs {
+		if !still[e] {
+			cancel()
+			delete(jobs, e)
+		}
+	}
+	if len(jobs) == 0 {
+		delete(w.running, name)
+	}
+}
+
+// finished forgets an effect whose outcome was decided; if it is still owed, it
+// starts again at the next sync.
+func (w *work) finished(e leasecore.Effect) {
+	jobs := w.running[e.Name]
+	if cancel := jobs[e]; cancel != nil {
+		cancel()
+		delete(jobs, e)
+	}
+}
+
+// stop cancels everything and waits for it.
+func (w *work) stop() {
+	w.cancel()
+	w.wg.Wait()
+}
+
+// redeliver hands in an outcome that found no room.
+func (w *work) redeliver(r request) {
+	w.wg.Go(func() { w.term.deliver(w.ctx, r) })
+}
+
+// start runs one effect. What it is about is copied from the state here, on the
+// scope's goroutine.
+func (w *work) start(ctx context.Context, cancel context.CancelFunc, e leasecore.Effect) {
+	run := w.plan(e)
+	w.wg.Go(func() {
+		defer cancel()
+		if err := w.fresh(ctx, e); err != nil {
+			return // the term is over, or the effect is owed no more
+		}
+		if r, ok := run(ctx); ok {
+			r.effect = &e
+			w.term.deliver(w.ctx, r)
+		}
+	})
+}
+
+// fresh waits, before what can't be undone, until our last renewal is younger
+// than the quiet window (E21). It is a courtesy that keeps overlaps short;
+// safety is the log.
+func (w *work) fresh(ctx context.Context, e leasecore.Effect) error {
+	switch e.Kind {
+	case leasecore.Verify, leasecore.Extend, leasecore.Renew:
+		return nil
+	}
+	for w.term.svc.cells.FreshEnough(time.Now()) != nil {
+		if err := pause(ctx, w.term.svc.cfg.Heartbeat.Duration()/2); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plan gives the function that does an effect; false: there is no outcome to
+// tell, the term is over.
+func (w *work) plan(e leasecore.Effect) func(context.Context) (request, bool) {
+	name := w.term.projection.State().Name(e.Name)
+	job := job{term: w.term, effect: e, definition: name.Definition, epoch: w.term.epoch}
+	if l := name.Lease(e.Lease); l != nil {
+		job.lease = *l
+	}
+	if in := name.Incarnation(e.Incarnation); in != nil {
+		job.incarnation = *in
+	}
+	if h := name.Handover; h != nil {
+		job.deadline = h.Started.Add(h.Budget)
+	}
+	job.reverted = name.Reverted
+	switch e.Kind {
+	case leasecore.Acquire:
+		return job.acquire
+	case leasecore.Extend:
+		return job.extend
+	case leasecore.Verify:
+		return job.verify
+	case leasecore.Prepare:
+		return job.prepare
+	case leasecore.Tell:
+		return job.tell
+	case leasecore.Renew:
+		return job.renew
+	default:
+		return job.revoke
+	}
+}

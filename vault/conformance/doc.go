@@ -1,0 +1,15 @@
+// Package conformance is the one suite that holds a Vault-compatible server to
+// what package vault relies on. [Run] runs it against a [Target]: our own
+// devvault, and a real OpenBao or Vault, so that what is proven on the fake is
+// true of the real thing.
+//
+// It guarantees that a target which passes treats guards, leases, renewals,
+// revocations, KV version 2 and refusals as design.md says. It says nothing of
+// speed, of a cluster, or of other engines than the database and KV.
+//
+// It needs a root token, makes mounts, policies, roles and tokens under random
+// names, and takes them away again. It waits in real time, a few seconds in
+// all: the TTLs are the shortest that servers count in.
+//
+// Subtests do not share state but the setup, and run one after the other.
+package conformance

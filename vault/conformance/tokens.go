@@ -1,0 +1,87 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/leasesvc/leasesvc/secret"
+	"github.com/leasesvc/leasesvc/vault"
+)
+
+func testLogin(t *testing.T, a *admin) {
+	c := a.service(t, "")
+	status := c.Token()
+	if !status.LoggedIn || !status.Renewable || status.TTL.Std() < 9*time.Minute || status.TTL.Std() > 10*time.Minute {
+		t.Errorf("after the login: %+v", status)
+	}
+	root := a.client(t, a.target.RootToken, "")
+	if s := root.Token(); !s.TTL.IsZero() || !s.Expires.IsZero() {
+		t.Errorf("a root token without TTL: %+v", s)
+	}
+	login := func(token secret.String) error {
+		c, err := vault.New(vault.Config{Name: a.target.Name, Address: a.target.Address, Token: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c.Login(t.Context())
+	}
+	wantKind(t, "an unknown token", login(secret.New("s.aaaaaaaaaaaaaaaaaaaaaaaa")), vault.KindPermission)
+	if err := login(a.token(t, "service", map[string]any{"num_uses": 3})); !errors.Is(err, vault.ErrUseLimited) {
+		t.Errorf("C25: a token with num_uses 3: %v", err)
+	}
+	revoked := a.token(t, "service", nil)
+	a.revokeToken(t, revoked)
+	wantKind(t, "a revoked token", login(revoked), vault.KindPermission)
+}
+
+// testOwnToken lets Run carry a token well beyond its TTL.
+func testOwnToken(t *testing.T, a *admin) {
+	c := a.client(t, a.token(t, "service", map[string]any{"ttl": "3s"}), "")
+	first := c.Token().Expires
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	until(t, first.Add(1500*time.Millisecond), "our own token is renewed", func() bool {
+		return c.Token().Expires.After(time.Now())
+	})
+	if _, err := c.CreateGuard(t.Context(), vault.GuardOptions{}); err != nil {
+		t.Errorf("a guard with a token that Run renewed: %v", err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+func testParent(t *testing.T, a *admin) {
+	token := a.token(t, "service", nil)
+	c := a.client(t, token, "")
+	unguarded, err := c.Read(t.Context(), a.creds("app"), nil, vault.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := userOf(t, unguarded)
+	guarded := a.acquire(t, c, "app", time.Minute)
+
+	a.revokeToken(t, token)
+	eventually(t, "the lease without a guard dies with our token", func() bool { return !a.exists(t, user) })
+	if !a.exists(t, guarded.user) {
+		t.Error("the lease under a guard died with our token: the guard is no orphan")
+	}
+	other := a.service(t, "")
+	_, err = other.LookupLease(t.Context(), unguarded.LeaseID)
+	wantKind(t, "the lease that died", err, vault.KindNotFound)
+	if _, err := other.LookupGuard(t.Context(), guarded.guard.Accessor); err != nil {
+		t.Errorf("the guard after our token went: %v", err)
+	}
+	if _, err := other.ExtendGuard(t.Context(), guarded.guard.Accessor, 2*time.Minute); err != nil {
+		t.Errorf("a guard made under the old token, extended under the new one: %v", err)
+	}
+	if _, err := other.RevokeGuard(t.Context(), guarded.guard.Accessor); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the lease dies with its guard", func() bool { return !a.exists(t, guarded.user) })
+}

@@ -1,0 +1,141 @@
+package vault_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasesvc/leasesvc/devvault"
+	"github.com/leasesvc/leasesvc/itest/pgtest"
+	"github.com/leasesvc/leasesvc/secret"
+	"github.com/leasesvc/leasesvc/vault/conformance"
+)
+
+// TestConformance runs the suite against devvault, and against a real server
+// too when LEASESVC_TEST_BAO names its program or a bao or vault is on the
+// PATH. Both make accounts in a real PostgreSQL.
+func TestConformance(t *testing.T) {
+	t.Run("devvault", func(t *testing.T) {
+		pg := pgtest.Start(t)
+		root := rand.Text()
+		server, err := devvault.New(devvault.Config{RootToken: secret.New(root), Accounts: devvault.NewPostgres(secret.New(pg.DSN()))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Start("127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(server.Close)
+		conformance.Run(t, conformance.Target{Name: "devvault", Address: server.URL(), RootToken: secret.New(root), DatabaseURL: secret.New(pg.DSN()), Accounts: pg.Roles})
+	})
+	program, how := realServer(t)
+	if program == "" {
+		t.Log("the suite ran against devvault only: no LEASESVC_TEST_BAO, and neither bao nor vault is on the PATH")
+		return
+	}
+	t.Run("real", func(t *testing.T) {
+		pg := pgtest.Start(t)
+		address, root := startRealServer(t, program)
+		conformance.Run(t, conformance.Target{Name: filepath.Base(program), Address: address, RootToken: root, DatabaseURL: secret.New(pg.DSN()), Accounts: pg.Roles})
+	})
+	t.Logf("the suite ran against devvault and against %s (%s)", program, how)
+}
+
+func realServer(t *testing.T) (program, how string) {
+	if p := os.Getenv("LEASESVC_TEST_BAO"); p != "" {
+		if _, err := os.Stat(p); err != nil {
+			t.Fatalf("LEASESVC_TEST_BAO: %v", err)
+		}
+		return p, "LEASESVC_TEST_BAO"
+	}
+	for _, name := range []string{"bao", "vault"} {
+		if p, err := exec.LookPath(name); err == nil {
+			return p, "on the PATH"
+		}
+	}
+	return "", ""
+}
+
+// startRealServer starts program in dev mode, in memory, on a port of its own.
+func startRealServer(t *testing.T, program string) (address string, root secret.String) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listen := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	root = secret.New(rand.Text())
+	home := t.TempDir()
+	var out lockedBuffer
+	cmd := exec.Command(program, "server", "-dev", "-dev-no-store-token",
+		"-dev-root-token-id="+root.Reveal(), "-dev-listen-address="+listen)
+	cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + home}
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.WaitDelay = 10 * time.Second
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-ended
+	})
+	address = "http://" + listen
+	deadline := time.After(30 * time.Second)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	// The dev server mounts its KV after it is unsealed; the root token works from then on.
+	for !answers(address+"/v1/sys/mounts/secret/tune", root) {
+		select {
+		case <-tick.C:
+		case <-ended:
+			t.Fatalf("%s ended:\n%s", program, strings.ReplaceAll(out.String(), root.Reveal(), secret.Redacted))
+		case <-deadline:
+			t.Fatalf("%s is not up after 30 s:\n%s", program, strings.ReplaceAll(out.String(), root.Reveal(), secret.Redacted))
+		}
+	}
+	return address, root
+}
+
+func answers(url string, token secret.String) bool {
+	r, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	r.Header.Set("X-Vault-Token", token.Reveal())
+	resp, err := (&http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = resp.Body.Close() }()
+	return resp.StatusCode == http.StatusOK
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

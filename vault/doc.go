@@ -1,0 +1,55 @@
+// Package vault is the narrow client of Vault and OpenBao: it logs in with a
+// token, makes guards, reads credentials, renews and revokes leases, and tells
+// the kinds of error apart.
+//
+// Which function do I call?
+//
+//   - [New], then [Client.Login] once and [Client.Run] for as long as the client
+//     is used: Run keeps the token alive and picks up a new one.
+//   - To acquire: [Client.CreateGuard], one [Client.Read] with that guard,
+//     [Client.ExtendGuard] once the lease is on record. A read that failed is
+//     never repeated under the same guard (P5): make a new one.
+//   - To keep: [Client.RenewLease] and [Client.ExtendGuard].
+//   - To give back: [Client.RevokeLease], then [Client.RevokeGuard].
+//   - [KindOf] says what an error means, [Error] has the particulars.
+//
+// # Guarantees
+//
+//   - A credential read and the creation of a guard are one request each that can
+//     take effect. Nothing below repeats them: the API client's retries are off,
+//     and each uses a connection of its own, because Go repeats a GET by itself
+//     when a connection that it kept alive is dropped (P5, C30). The one
+//     exception takes no effect: a 307 of a standby is followed once.
+//   - An [Error] with OutcomeUnknown set means that the request may have taken
+//     effect unseen. Without it, the server was never asked, or itself said no.
+//   - Lease durations are read from the JSON text, never through a float or an
+//     int, and are clamped to [0, 10 years]; what was changed is said (C15).
+//   - The data of a credential is given as the exact bytes that came. An answer
+//     with duplicate keys, invalid UTF-8 or no data is refused (C57).
+//   - No token and nothing that looks like one is in an error, a warning or a log
+//     line. [Grant] and [Renewal] print without their data.
+//   - The namespace is on every request, those for guards and revocations
+//     included (C27), but for [Client.Health], which servers refuse in one.
+//   - The environment decides nothing but the token, in the order that
+//     [Client.Login] gives. In particular no proxy is taken from it.
+//
+// # Not guaranteed
+//
+//   - There is no retry here but that of 412 for look-ups, and no pace: both
+//     belong to the caller, who knows what the lease still has to live.
+//   - [Client.RevokeLease] says "gone" when the server does; some servers answer
+//     an unknown lease as if they had revoked it.
+//   - Malformed VAULT_ variables of the environment make [New] return an error,
+//     since the API client looks at them before it can be told not to.
+//
+// # Concurrency
+//
+// A [Client] may be used by any number of goroutines. It starts none: Run is the
+// caller's. At most one Run at a time.
+//
+// # Tests
+//
+// Every rule and case has a test against a real HTTP or TCP server of the
+// standard library that misbehaves as told. The package conformance holds one
+// suite that runs against our own fake and against a real server.
+package vault
