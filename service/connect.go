@@ -59,7 +59,11 @@ func natsOptions(cfg *config.NATS, log *slog.Logger) ([]nats.Option, error) {
 	opts := append(journal.ConnOptions(),
 		nats.Name("leasesvc"),
 		nats.RetryOnFailedConnect(true),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("NATS is away", "error", err) }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil { // nil: we closed it
+				log.Warn("NATS is away", "error", err)
+			}
+		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("NATS is back", "server", nc.ConnectedUrlRedacted()) }),
 	)
 	switch {

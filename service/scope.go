@@ -257,8 +257,18 @@ func (sc *scope) open(ctx context.Context, p *projector.Projection, last *journa
 	if n, recent := p.Skipped(); n > 0 {
 		sc.log.Error("events in the log do not count", "skipped", n, "last", recent[len(recent)-1].Why)
 	}
+	ev.Seq = fence
+	sc.tellEvent(&ev)
 	sc.log.Info("leading", "epoch", claim.Epoch, "how", string(claim.How), "fence", fence, "names", p.State().Len())
 	return newTerm(sc, p, claim.Epoch, fence), nil
+}
+
+// tellEvent says an event of ours to the log and to who listens.
+func (sc *scope) tellEvent(e *events.Event) {
+	sc.log.Info("event", "seq", e.Seq, "epoch", e.Epoch, "name", e.Name, "lease", e.Lease, "type", string(e.Type()), "says", events.Sentence(e))
+	if sc.svc.opts.OnEvent != nil {
+		sc.svc.opts.OnEvent(*e)
+	}
 }
 
 // noteBehind keeps our clock from running behind the log.

@@ -368,12 +368,9 @@ func (t *term) apply(e *events.Event) error {
 	}
 	t.lastSeq.Store(e.Seq)
 	t.names.Store(int64(t.projection.State().Len()))
-	t.log.Info("event", "seq", e.Seq, "name", e.Name, "lease", e.Lease, "type", string(e.Type()), "says", events.Sentence(e))
+	t.tellEvent(e)
 	if e.Name != events.EpochName && e.Name != events.DefinitionsName {
 		t.dirty[e.Name] = true
-	}
-	if t.svc.opts.OnEvent != nil {
-		t.svc.opts.OnEvent(*e)
 	}
 	return nil
 }

@@ -98,6 +98,14 @@ func (j *job) acquire(ctx context.Context) (request, bool) {
 		j.abandon(v, grant, guard)
 		return request{}, false
 	}
+	if guard != nil && grant.LeaseID == "" && err == nil {
+		// Nothing hangs on this guard: a secret without lease. If it can't be
+		// given back now it ends by itself within its first TTL.
+		done.Guard = ""
+		if _, err := v.client.RevokeGuard(ctx, guard.Accessor); err != nil {
+			j.log.Debug("a guard of nothing was left to expire", "error", err)
+		}
+	}
 	return request{command: done}, true
 }
 
@@ -113,7 +121,7 @@ func (j *job) seal(ctx context.Context, g vault.Grant, guard *vault.Guard) (*eve
 		Keys: g.Keys, Public: public(j.definition, g.Data), Fingerprint: j.svc.fingerprint(g.Data),
 		Suspect: g.Suspect, Warnings: g.Warnings,
 	}
-	if guard != nil {
+	if guard != nil && g.LeaseID != "" {
 		a.Guard, a.GuardTTL = guard.Accessor, exact(guard.TTL)
 	}
 	sealed, err := j.svc.keys.SealAtRest(j.name, j.effect.Name, j.lease.No, g.Data)

@@ -30,6 +30,7 @@ const (
 )
 
 type cli struct {
+	Dev     devCmd     `cmd:"" help:"Run everything in one process, with a demo application: NATS, a Vault of its own, and a rotation every few seconds."`
 	Serve   serveCmd   `cmd:"" help:"Run the service."`
 	Status  statusCmd  `cmd:"" help:"Show who leads, since when, and what needs a person's eye."`
 	Leases  leasesCmd  `cmd:"" help:"List the names and their leases."`

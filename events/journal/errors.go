@@ -20,7 +20,7 @@ var (
 	ErrReplaced = errors.New("the stream was deleted and made anew, or restored")
 	// ErrFull: the stream, the account or the server has no more room.
 	ErrFull = errors.New("the log is full")
-	// ErrTooLarge: too many or too large events for one append. Nothing was sent.
+	// ErrTooLarge: too many or too large events for one append.
 	ErrTooLarge = errors.New("too large for one append")
 	// ErrForbidden: this user may not publish to the subject. The writer is of
 	// no more use.

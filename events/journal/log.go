@@ -65,7 +65,7 @@ func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Log, error)
 		nc: js.Conn(), js: js, cfg: cfg, api: apiPrefix(js.Options()),
 		batches: make(chan struct{}, maxOpenBatches), lost: make(chan struct{}),
 	}
-	info, err := l.settle(ctx)
+	info, err := l.arrange(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -162,8 +162,8 @@ func (l *Log) Check(ctx context.Context) error {
 	return nil
 }
 
-// settle creates the stream or makes it what it must be, as far as it may.
-func (l *Log) settle(ctx context.Context) (*streamInfo, error) {
+// arrange creates the stream or makes it what it must be, as far as it may.
+func (l *Log) arrange(ctx context.Context) (*streamInfo, error) {
 	info, err := l.info(ctx)
 	if errors.Is(err, ErrNoStream) && l.cfg.Create {
 		_, err = l.js.CreateStream(ctx, Settings(l.cfg))

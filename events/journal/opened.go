@@ -127,7 +127,7 @@ func (l *Log) whoMoved(ctx context.Context, scope, attempt string, expect, actua
 	if actual < expect {
 		// Nothing takes an opened event back: a leader that has just been
 		// replaced says so, or this is not the stream it was.
-		return 0, l.same(ctx)
+		return 0, l.standsAt(ctx, expect)
 	}
 	last, err := l.LastOpened(ctx, scope)
 	if errors.Is(err, ErrNoStream) {
@@ -164,6 +164,19 @@ func fencedBy(scope string, o *Opened) *Fenced {
 		f.Epoch, f.Holder, f.How = o.Event.Epoch, d.Holder, d.How
 	}
 	return f
+}
+
+// standsAt gives an error when the stream is gone, is another one, or is a single
+// one that no longer holds the sequence: an older copy was put in its place.
+func (l *Log) standsAt(ctx context.Context, seq uint64) error {
+	state, err := l.Info(ctx)
+	if errors.Is(err, ErrNoStream) || errors.Is(err, ErrReplaced) {
+		return err
+	}
+	if err == nil && state.Replicas == 1 && state.LastSeq < seq {
+		return fmt.Errorf("stream %s ends at sequence %d, it held %d: %w", l.cfg.Stream, state.LastSeq, seq, ErrReplaced)
+	}
+	return nil
 }
 
 // same gives an error when the stream is gone or is another one.

@@ -88,7 +88,7 @@ func (l *Log) publish(ctx context.Context, scope string, m *nats.Msg) outcome {
 // publishBatch sends messages as one atomic batch without waiting in between.
 // Only the answer to the last message decides: without it none is stored. That
 // of the first one tells why a batch was not opened at all.
-func (l *Log) publishBatch(ctx context.Context, scope, id string, msgs []*nats.Msg) outcome {
+func (l *Log) publishBatch(ctx context.Context, scope, id string, n int, message func(int) (*nats.Msg, error)) outcome {
 	select {
 	case l.batches <- struct{}{}:
 		defer func() { <-l.batches }()
@@ -100,8 +100,12 @@ func (l *Log) publishBatch(ctx context.Context, scope, id string, msgs []*nats.M
 	}
 	w := l.requests.wait(scope)
 	defer l.requests.forget(w)
-	last := len(msgs) - 1
-	for i, m := range msgs {
+	last := n - 1
+	for i := range n {
+		m, err := message(i)
+		if err != nil { // without its last message the batch comes to nothing
+			return outcome{kind: refused, err: err}
+		}
 		if m.Header == nil {
 			m.Header = make(nats.Header, 3)
 		}
@@ -122,7 +126,7 @@ func (l *Log) publishBatch(ctx context.Context, scope, id string, msgs []*nats.M
 			return o
 		}
 	}
-	o := l.answer(ctx, w, id, len(msgs))
+	o := l.answer(ctx, w, id, n)
 	if o.kind == unknown {
 		var e *jetstream.APIError
 		select {

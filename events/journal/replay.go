@@ -41,7 +41,9 @@ func (l *Log) Replay(ctx context.Context, scope string, from, to uint64, fn func
 // Follow calls fn with each message of a scope (empty: of all scopes) from
 // sequence from on, as [Log.Replay] does, and goes on with what is appended,
 // over lost connections and servers, until ctx ends (whose error it gives) or fn
-// gives an error, or the stream is gone ([ErrNoStream]).
+// gives an error, or the stream is gone ([ErrNoStream]). A message that is lost
+// on the way while the connection stays up shows by the next one, and both are
+// given then: what Follow has given is complete, how recent it is, it can't tell.
 func (l *Log) Follow(ctx context.Context, scope string, from uint64, fn func(seq uint64, payload []byte) error) error {
 	err := l.pull(ctx, scope, max(from, 1), 0, func(seq uint64, payload []byte) (bool, error) {
 		return false, fn(seq, payload)

@@ -15,21 +15,26 @@ import (
 func TestSettingsAreCheckedAndNamed(t *testing.T) {
 	changes := map[string]func(*jetstream.StreamConfig){
 		"subjects":             func(c *jetstream.StreamConfig) { c.Subjects = append(c.Subjects, "other.>") },
-		"storage":              func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage },
+		"storage":              func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage; c.MaxBytes = 1 << 20 },
 		"discard":              func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardOld },
 		"max_msgs":             func(c *jetstream.StreamConfig) { c.MaxMsgs = 10 },
 		"max_msgs_per_subject": func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 1 },
 		"max_age":              func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour },
-		"allow_msg_schedules":  func(c *jetstream.StreamConfig) { c.AllowMsgSchedules = true; c.AllowRollup = true; c.DenyPurge = false },
-		"allow_msg_ttl":        func(c *jetstream.StreamConfig) { c.AllowMsgTTL = true; c.AllowRollup = true; c.DenyPurge = false },
-		"allow_rollup_hdrs":    func(c *jetstream.StreamConfig) { c.AllowRollup = true; c.DenyPurge = false },
-		"allow_direct":         func(c *jetstream.StreamConfig) { c.AllowDirect = true },
-		"deny_delete":          func(c *jetstream.StreamConfig) { c.DenyDelete = false },
-		"deny_purge":           func(c *jetstream.StreamConfig) { c.DenyPurge = false },
-		"allow_atomic":         func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = false },
-		"max_msg_size":         func(c *jetstream.StreamConfig) { c.MaxMsgSize = -1 },
-		"max_bytes":            func(c *jetstream.StreamConfig) { c.MaxBytes = -1 },
-		"republish":            func(c *jetstream.StreamConfig) { c.RePublish = nil },
+		"allow_msg_schedules": func(c *jetstream.StreamConfig) {
+			c.AllowMsgSchedules = true
+			c.AllowRollup = true
+			c.DenyPurge = false
+			c.Discard = jetstream.DiscardOld
+		},
+		"allow_msg_ttl":     func(c *jetstream.StreamConfig) { c.AllowMsgTTL = true; c.AllowRollup = true; c.DenyPurge = false },
+		"allow_rollup_hdrs": func(c *jetstream.StreamConfig) { c.AllowRollup = true; c.DenyPurge = false },
+		"allow_direct":      func(c *jetstream.StreamConfig) { c.AllowDirect = true },
+		"deny_delete":       func(c *jetstream.StreamConfig) { c.DenyDelete = false },
+		"deny_purge":        func(c *jetstream.StreamConfig) { c.DenyPurge = false },
+		"allow_atomic":      func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = false },
+		"max_msg_size":      func(c *jetstream.StreamConfig) { c.MaxMsgSize = -1 },
+		"max_bytes":         func(c *jetstream.StreamConfig) { c.MaxBytes = -1 },
+		"republish":         func(c *jetstream.StreamConfig) { c.RePublish = nil },
 	}
 	// What an update may change.
 	fixed := map[string]bool{
@@ -42,7 +47,7 @@ func TestSettingsAreCheckedAndNamed(t *testing.T) {
 			ctx := background(t)
 			cfg := Settings(Config{})
 			change(&cfg)
-			if _, err := p.admin.CreateStream(ctx, cfg); err != nil {
+			if err := createSoon(ctx, p.admin, cfg); err != nil {
 				t.Fatal(err)
 			}
 			_, err := Open(ctx, p.admin, Config{})
@@ -68,6 +73,17 @@ func TestSettingsAreCheckedAndNamed(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// createSoon tries again while the server is still removing the files of the
+// stream before.
+func createSoon(ctx context.Context, js jetstream.JetStream, cfg jetstream.StreamConfig) (err error) {
+	for p := (pace{}); ; {
+		var api *jetstream.APIError
+		if _, err = js.CreateStream(ctx, cfg); err == nil || !errors.As(err, &api) || api.ErrorCode != 10049 || p.wait(ctx) != nil {
+			return err
+		}
 	}
 }
 

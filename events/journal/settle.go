@@ -66,7 +66,8 @@ func (w *Writer) reopen(ctx context.Context, cause error) (uint64, error) {
 		}
 		// What is full or out of reach now may not be later; the term's context
 		// bounds how long that is tried.
-		if !over(err) && p.wait(ctx) == nil {
+		later := !over(err) || errors.Is(err, ErrUnsettled) && !errors.Is(err, ErrForbidden)
+		if later && p.wait(ctx) == nil {
 			continue
 		}
 		if errors.Is(err, ErrFenced) || errors.Is(err, ErrUnsettled) {

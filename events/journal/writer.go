@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/leasesvc/leasesvc/events"
-	"github.com/nats-io/nats.go"
 )
 
 // Term is what a holder writes under.
@@ -80,8 +79,7 @@ func (w *Writer) Append(ctx context.Context, evs []events.Event) (Result, error)
 	if len(evs) == 0 {
 		return Result{Landed: true}, nil
 	}
-	chain := w.term.Chain
-	payloads, err := w.seal(&chain, evs)
+	s, err := w.sealer(evs)
 	if err != nil {
 		return Result{}, err
 	}
@@ -99,13 +97,13 @@ func (w *Writer) Append(ctx context.Context, evs []events.Event) (Result, error)
 				return Result{Events: found, Landed: holds(found, evs)}, nil
 			}
 		}
-		o, err := w.publish(ctx, evs, payloads)
+		o, err := w.publish(ctx, s)
 		if err != nil {
 			return Result{}, err
 		}
 		switch o.kind {
 		case stored:
-			return w.landed(evs, chain, o.seq), nil
+			return w.landed(evs, s.chain, o.seq), nil
 		case crowded: // until there is a place
 			w.doubt = true
 			if p.wait(ctx) != nil {
@@ -126,48 +124,17 @@ func (w *Writer) Append(ctx context.Context, evs []events.Event) (Result, error)
 	}
 }
 
-func (w *Writer) seal(chain *events.Chain, evs []events.Event) ([][]byte, error) {
-	if len(evs) > MaxBatch {
-		return nil, fmt.Errorf("appending %d events: at most %d at once: %w", len(evs), MaxBatch, ErrTooLarge)
-	}
-	payloads := make([][]byte, len(evs))
-	size := 0
-	for i := range evs {
-		e := &evs[i]
-		if e.Scope != w.term.Scope || e.Epoch != w.term.Epoch || e.Type() == events.TypeOpened {
-			return nil, fmt.Errorf("appending to scope %s in epoch %d: a %s event of scope %s in epoch %d: %w",
-				w.term.Scope, w.term.Epoch, e.Type(), e.Scope, e.Epoch, ErrRefused)
-		}
-		b, err := chain.Seal(e)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrTooLarge, err)
-		}
-		payloads[i] = b
-		size += len(b)
-	}
-	if size > MaxBatchBytes {
-		return nil, fmt.Errorf("appending %d events of %d bytes: at most %d at once: %w", len(evs), size, MaxBatchBytes, ErrTooLarge)
-	}
-	return payloads, nil
-}
-
 // publish sends the append, again while it is certain that nobody took it, for
 // GiveUp.
-func (w *Writer) publish(ctx context.Context, evs []events.Event, payloads [][]byte) (outcome, error) {
-	fence := events.OpenedSubject(w.term.Scope)
-	msgs := make([]*nats.Msg, len(evs))
-	for i := range evs {
-		msgs[i] = &nats.Msg{Subject: evs[i].Subject(), Data: payloads[i]}
-	}
+func (w *Writer) publish(ctx context.Context, s *sealer) (outcome, error) {
 	until := time.Now().Add(w.log.cfg.GiveUp)
 	var p pace
 	for {
-		msgs[0].Header = fenceHeader(fence, w.term.Fence, 3)
 		var o outcome
-		if len(msgs) == 1 {
-			o = w.log.publish(ctx, w.term.Scope, msgs[0])
+		if len(s.evs) == 1 {
+			o = w.log.publishOne(ctx, s)
 		} else {
-			o = w.log.publishBatch(ctx, w.term.Scope, w.term.NewID(), msgs)
+			o = w.log.publishBatch(ctx, w.term.Scope, w.term.NewID(), len(s.evs), s.message)
 		}
 		if o.kind != untaken {
 			return o, nil

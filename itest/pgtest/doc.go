@@ -1,22 +1,15 @@
 // Package pgtest gives a test a PostgreSQL server of its own: [Start] for one
-// test, [Shared] with [Main] for one per test binary.
+// test, [Shared] with [Main] for one per test binary. The server itself, and
+// what it guarantees, is package pgserver's.
 //
-// It guarantees that the server listens on 127.0.0.1 only, on a port nobody
-// else had, with its data in a directory of its own, that its only account is
-// a superuser with a random password, and that it is gone, processes and
-// files, when the test is. If the test process is killed, the kernel ends the
-// server (Linux only); its directory then stays behind in the temporary
-// directory.
-//
-// It does not keep what was written when the machine dies: fsync is off. It
-// never skips: a machine without PostgreSQL fails the test and says what to
+// It guarantees that the server is gone, processes and files, when the test is.
+// It never skips: a machine without PostgreSQL fails the test and says what to
 // install.
 //
-// As root it runs initdb and postgres as the user "postgres", since they refuse
-// to run as root; otherwise as whoever runs the test.
+// It does not keep tests that share a server apart: each makes roles and
+// databases with names of its own.
 //
-// Concurrency: a [Server]'s methods may be called from several goroutines;
-// Start, Stop and Restart exclude each other.
+// Concurrency: Start and Shared may be called from several tests at once.
 //
-// How it is tested: by starting, stopping and restarting real servers.
+// How it is tested: by starting real servers and looking for what they leave.
 package pgtest

@@ -5,6 +5,8 @@ import (
 	"os"
 	"sync"
 	"testing"
+
+	"github.com/leasesvc/leasesvc/internal/pgserver"
 )
 
 var shared struct {
@@ -21,7 +23,7 @@ func Shared(t testing.TB) *Server {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.server == nil && shared.err == nil {
-		shared.server, shared.err = open()
+		shared.server, shared.err = pgserver.Open()
 	}
 	if shared.err != nil {
 		t.Fatalf("pgtest: %v", shared.err)
@@ -45,7 +47,7 @@ func (r stopping) Run() int {
 	if shared.server == nil {
 		return code
 	}
-	if err := shared.server.close(); err != nil {
+	if err := shared.server.Close(); err != nil {
 		fmt.Fprintf(os.Stderr, "pgtest: %v\n", err)
 		code = max(code, 1)
 	}

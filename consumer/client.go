@@ -1,0 +1,253 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/leasesvc/leasesvc/handover/wire"
+	"github.com/leasesvc/leasesvc/secret"
+)
+
+// Options say who the consumer is and where its service is.
+type Options struct {
+	// Conn is a connection to use; it stays the caller's. Else URL is
+	// connected to, with NATS as further options, and closed by
+	// [Client.Close].
+	Conn *nats.Conn
+	URL  string
+	NATS []nats.Option
+
+	// Scope is the scope of the names.
+	Scope string
+	// Consumer is the application's name in the definitions.
+	Consumer string
+	// Instance is a stable name of this copy of it, such as a pod's ordinal:
+	// a promise that one process at a time uses it, so that a restart takes
+	// its predecessor's place at once. Empty: random, and a predecessor that
+	// died is waited for until leave_after.
+	Instance string
+	// Seed is the seed of the consumer's user nkey (SU...). Empty only with
+	// Insecure.
+	Seed secret.String
+	// ServiceKey is the service's public curve key (X...), pinned. Empty only
+	// with Insecure: the key that answers first is trusted.
+	ServiceKey string
+	// Insecure allows to leave Seed and ServiceKey out. Values are sealed all
+	// the same; who they come from and go to is not proven.
+	Insecure bool
+
+	// Logger gets what happens, never a value; nil: nothing is logged.
+	Logger *slog.Logger
+
+	// RegisterEvery is how often a registered incarnation registers again, in
+	// case it was taken for gone. 1 min by default.
+	RegisterEvery time.Duration
+	// VerdictGrace is how long after a prepare's deadline the outcome is
+	// waited for before the incarnation asks by registering again. 5 s by
+	// default (the usual budget of a roll back).
+	VerdictGrace time.Duration
+	// LeaveTimeout bounds the good-bye when Serve ends. 10 s by default.
+	LeaveTimeout time.Duration
+}
+
+// What a call can meet, for errors.Is. The error also holds the service's
+// [wire.Refusal], for errors.As.
+var (
+	// ErrNone: the name has no committed credential yet.
+	ErrNone = errors.New("no credential is committed yet")
+	// ErrExpired: the committed credential has expired.
+	ErrExpired = errors.New("the credential has expired")
+	// ErrUnknownName: no definition has the name.
+	ErrUnknownName = errors.New("unknown name")
+	// ErrUnknownKey: the credential has no such key.
+	ErrUnknownKey = errors.New("unknown key")
+	// ErrUnavailable: nobody who holds the scope answered in time.
+	ErrUnavailable = errors.New("the service does not answer")
+	// ErrRefused: any other refusal, such as a consumer that is not named in
+	// the definition.
+	ErrRefused = errors.New("refused by the service")
+	// ErrSuperseded: another process registered with our instance's name.
+	ErrSuperseded = errors.New("another incarnation took this instance's place")
+	// ErrServing: the client serves the name already.
+	ErrServing = errors.New("the name is being served by this client already")
+	// ErrClosed: the client is closed.
+	ErrClosed = errors.New("the client is closed")
+)
+
+// Client is a consumer's access to one scope.
+type Client struct {
+	opts     Options
+	nc       *nats.Conn
+	ownsConn bool
+	log      *slog.Logger
+	instance string
+	// signer is nil in an insecure client without a seed.
+	signer    nkeys.KeyPair
+	signerKey string
+	// xpair is what answers to Get are sealed to.
+	xpair nkeys.KeyPair
+	xkey  string
+	trust trust
+
+	life   context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	// serving has the registered incarnation of each name that is served;
+	// empty before the first answer.
+	serving map[string]string
+}
+
+// Connect checks the options and connects. It asks the service nothing yet, so
+// it works while the service is away. ctx is not kept.
+func Connect(_ context.Context, opts Options) (*Client, error) {
+	c := &Client{opts: opts, log: opts.Logger, serving: map[string]string{}}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	c.opts.RegisterEvery = orElse(opts.RegisterEvery, time.Minute)
+	c.opts.VerdictGrace = orElse(opts.VerdictGrace, 5*time.Second)
+	c.opts.LeaveTimeout = orElse(opts.LeaveTimeout, 10*time.Second)
+	if err := errors.Join(c.checkNames(), c.readKeys()); err != nil {
+		return nil, fmt.Errorf("connecting a consumer: %w", err)
+	}
+	var err error
+	if c.nc = opts.Conn; c.nc == nil {
+		natsOpts := append([]nats.Option{nats.Name("leasesvc consumer " + opts.Consumer), nats.MaxReconnects(-1)}, opts.NATS...)
+		if c.nc, err = nats.Connect(opts.URL, natsOpts...); err != nil {
+			return nil, fmt.Errorf("connecting a consumer to NATS: %w", err)
+		}
+		c.ownsConn = true
+	}
+	c.life, c.cancel = context.WithCancel(context.Background())
+	return c, nil
+}
+
+func orElse(d, otherwise time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return otherwise
+}
+
+func (c *Client) checkNames() error {
+	c.instance = c.opts.Instance
+	if c.instance == "" {
+		id, err := wire.NewIncarnation(time.Now(), "")
+		if err != nil {
+			return err
+		}
+		c.instance = id
+	}
+	return errors.Join(
+		wire.CheckToken("scope", c.opts.Scope),
+		wire.CheckToken("consumer", c.opts.Consumer),
+		wire.CheckToken("instance", c.instance))
+}
+
+func (c *Client) readKeys() (err error) {
+	if c.opts.Seed.IsZero() {
+		if !c.opts.Insecure {
+			return errors.New("no seed: give the seed of the consumer's user nkey, or set Insecure")
+		}
+	} else {
+		prefix, _, seedErr := nkeys.DecodeSeed([]byte(c.opts.Seed.Reveal()))
+		if seedErr != nil || prefix != nkeys.PrefixByteUser {
+			return errors.New("the seed is not that of a user nkey (SU..., as `nk -gen user` prints it)")
+		}
+		if c.signer, err = nkeys.FromSeed([]byte(c.opts.Seed.Reveal())); err != nil {
+			return errors.New("the seed is not that of a user nkey (SU...)")
+		}
+		if c.signerKey, err = c.signer.PublicKey(); err != nil {
+			return errors.New("the seed has no public key")
+		}
+	}
+	switch {
+	case c.opts.ServiceKey == "" && !c.opts.Insecure:
+		return errors.New("no service key: pin the service's public curve key (`leasesvc status` shows it), or set Insecure")
+	case c.opts.ServiceKey != "" && !wire.IsPublicXKey(c.opts.ServiceKey):
+		return errors.New("the service key is not a public curve key (X...)")
+	}
+	c.trust.pinned = c.opts.ServiceKey
+	if c.xpair, err = nkeys.CreateCurveKeys(); err != nil {
+		return fmt.Errorf("making a curve key: %w", err)
+	}
+	c.xkey, err = c.xpair.PublicKey()
+	return err
+}
+
+// Close ends what the client runs, waits for it, and closes the connection if
+// the client made it. Serve says its good-byes first.
+func (c *Client) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel()
+	c.work.Wait()
+	if c.ownsConn {
+		c.nc.Close()
+	}
+}
+
+// begin counts a piece of work that Close waits for; its context ends with
+// either ctx or the client.
+func (c *Client) begin(ctx context.Context) (context.Context, func(), error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, nil, ErrClosed
+	}
+	c.work.Add(1)
+	both, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(c.life, cancel)
+	return both, func() { stop(); cancel(); c.work.Done() }, nil
+}
+
+// trust is which service key is believed: the pinned one, or, in an insecure
+// client, the first that answered.
+type trust struct {
+	pinned string
+	mu     sync.Mutex
+	met    string
+}
+
+func (t *trust) known() string {
+	if t.pinned != "" {
+		return t.pinned
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.met
+}
+
+// meet believes a key that was met; forget ends that.
+func (t *trust) meet(key string) { t.mu.Lock(); t.met = key; t.mu.Unlock() }
+func (t *trust) forget()         { t.meet("") }
+
+// serviceKey gives the key to open with, asking for it when none is pinned.
+func (c *Client) serviceKey(ctx context.Context) (string, error) {
+	if key := c.trust.known(); key != "" {
+		return key, nil
+	}
+	var met string
+	err := c.ask(ctx, nats.NewMsg(wire.KeySubject(c.opts.Scope)), func(data []byte) error {
+		k, err := wire.Decode[wire.Key](data)
+		met = k.XKey
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("asking for the service's key: %w", err)
+	}
+	c.trust.meet(met)
+	c.log.Warn("trusting the service key that answered first; pin it", "scope", c.opts.Scope, "service_key", met)
+	return met, nil
+}

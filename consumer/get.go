@@ -1,0 +1,84 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/leasesvc/leasesvc/handover/wire"
+)
+
+// getTimeout bounds a Get whose context has no deadline.
+const getTimeout = 10 * time.Second
+
+// Get asks for the committed credential of a name, or only for some of its
+// keys. While nobody answers who holds the scope it asks again, until ctx ends
+// or, without a deadline in ctx, for 10 s. Errors: [ErrNone], [ErrExpired],
+// [ErrUnknownName], [ErrUnknownKey], [ErrUnavailable], [ErrRefused].
+//
+// The answer may be relied on until its GoodUntil.
+func (c *Client) Get(ctx context.Context, name string, keys ...string) (Credential, error) {
+	if err := wire.CheckToken("name", name); err != nil {
+		return Credential{}, err
+	}
+	ctx, done, err := c.begin(ctx)
+	if err != nil {
+		return Credential{}, err
+	}
+	defer done()
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, getTimeout)
+		defer cancel()
+	}
+	again := pace{first: 100 * time.Millisecond, last: time.Second}
+	for {
+		cred, err := c.getOnce(ctx, name, keys)
+		if err == nil || !errors.Is(err, ErrUnavailable) {
+			return cred, err
+		}
+		if !sleep(ctx, again.next()) {
+			return Credential{}, err
+		}
+	}
+}
+
+func (c *Client) getOnce(ctx context.Context, name string, keys []string) (Credential, error) {
+	fail := func(err error) (Credential, error) {
+		return Credential{}, fmt.Errorf("getting %s/%s: %w", c.opts.Scope, name, err)
+	}
+	serviceKey, err := c.serviceKey(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	nonce := wire.NewNonce()
+	data, err := wire.Encode(wire.Get{XKey: c.xkey, Keys: keys, Nonce: nonce})
+	if err != nil {
+		return fail(err)
+	}
+	request := nats.NewMsg(wire.Subject(wire.OpGet, c.opts.Scope, name))
+	request.Data = data
+	asked := time.Now() // what is left counts from before the request was sent
+	var got wire.Got
+	err = c.ask(ctx, request, func(data []byte) (err error) {
+		got, err = open[wire.Got](c.xpair, serviceKey, data)
+		if err == nil && (got.Nonce != nonce || got.Scope != c.opts.Scope || got.Name != name) {
+			err = errors.New("an answer to something else")
+		}
+		return err
+	})
+	if err != nil {
+		return fail(err)
+	}
+	cred, err := newCredential(got.Scope, got.Name, got.Values)
+	if err != nil {
+		return fail(err)
+	}
+	cred.Lease, cred.Epoch, cred.N, cred.Public = got.Lease, got.Epoch, got.N, got.Public
+	cred.ExpiresAt = expiry(asked, got.ExpiresIn)
+	cred.GoodUntil = asked.Add(got.GoodFor.Duration())
+	return cred, nil
+}

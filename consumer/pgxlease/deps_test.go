@@ -1,0 +1,15 @@
+package pgxlease
+
+import (
+	"testing"
+
+	"github.com/leasesvc/leasesvc/internal/arrows"
+)
+
+func TestArrows(t *testing.T) {
+	arrows.Check(t, arrows.Allow{
+		Internal: []string{"consumer", "handover/wire", "secret"},
+		External: []string{"github.com/jackc/pgx/v5"},
+		Why:      "an adapter knows its driver and the consumer library, nothing of the service",
+	})
+}

@@ -1,0 +1,15 @@
+package wire
+
+import (
+	"testing"
+
+	"github.com/leasesvc/leasesvc/internal/arrows"
+)
+
+func TestArrows(t *testing.T) {
+	arrows.Check(t, arrows.Allow{
+		Internal: []string{"secret"},
+		External: []string{"github.com/nats-io/nkeys"},
+		Why:      "applications import the messages, so the messages import no driver and nothing of the service",
+	})
+}

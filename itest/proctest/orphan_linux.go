@@ -1,5 +1,0 @@
-package proctest
-
-import "syscall"
-
-func endWithParent(attr *syscall.SysProcAttr, sig syscall.Signal) { attr.Pdeathsig = sig }

@@ -1,0 +1,357 @@
+package itest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
+
+	"github.com/leasesvc/leasesvc/consumer"
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/events/journal"
+	"github.com/leasesvc/leasesvc/handover"
+	"github.com/leasesvc/leasesvc/internal/natstest"
+	"github.com/leasesvc/leasesvc/itest/pgtest"
+	"github.com/leasesvc/leasesvc/itest/proctest"
+	"github.com/leasesvc/leasesvc/projector"
+	"github.com/leasesvc/leasesvc/secret"
+	"github.com/leasesvc/leasesvc/service/api"
+)
+
+const scope = "prod"
+
+// rig is one deployment: NATS, PostgreSQL, a Vault, and instances of the
+// program as processes of their own.
+type rig struct {
+	t     *testing.T
+	dir   string
+	nats  *natstest.Server
+	store string // where NATS keeps its files
+	pg    *pgtest.Server
+	vault *vaultServer
+	keys  *handover.Keys
+	token string
+	prog  string
+	api   *api.Client
+	log   *journal.Log
+
+	mu      sync.Mutex
+	secrets map[string]string // what must never be seen, and what it is
+}
+
+// newRig starts all but the instances.
+func newRig(t *testing.T, start func(*testing.T) *vaultServer, ttl, maxTTL string) *rig {
+	t.Helper()
+	r := &rig{t: t, dir: t.TempDir(), secrets: map[string]string{}, pg: pgtest.Start(t), vault: start(t)}
+	r.nats = natstest.Start(t, natstest.SyncAlways(), func(o *server.Options) { r.store = o.StoreDir })
+	r.token = r.vault.setUp(t, r.pg.DSN(), ttl, maxTTL)
+	seed, err := handover.NewSeed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.keys, err = handover.NewKeys(seed); err != nil {
+		t.Fatal(err)
+	}
+	r.secret("the seal key", seed.Reveal())
+	r.secret("the service's token", r.token)
+	r.secret("the root token", r.vault.root)
+	r.secret("PostgreSQL's password", r.pg.Password())
+	r.write("seal.key", seed.Reveal())
+	r.write("token", r.token)
+	r.prog = program(t)
+	r.api = api.NewClient(r.nats.Conn(t))
+	return r
+}
+
+// program builds leasesvc once for all tests of this binary.
+func program(t *testing.T) string {
+	t.Helper()
+	if built.path == "" {
+		path := proctest.Build(t, "./cmd/leasesvc", raceFlags...)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.CreateTemp("", "leasesvc-itest-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Write(b); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Chmod(0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		built.path = f.Name()
+	}
+	return built.path
+}
+
+var built struct{ path string }
+
+func (r *rig) secret(what, value string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.secrets[value] = what
+}
+
+func (r *rig) write(name, text string) {
+	r.t.Helper()
+	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// identity is a consumer's nkey.
+type identity struct{ name, public, seed string }
+
+func (r *rig) identity(name string) identity {
+	r.t.Helper()
+	key, err := nkeys.CreateUser()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	seed, err := key.Seed()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	public, err := key.PublicKey()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.secret("the nkey of "+name, string(seed))
+	return identity{name, public, string(seed)}
+}
+
+// connect connects a consumer that pins the service's key.
+func (r *rig) connect(who identity) *consumer.Client {
+	r.t.Helper()
+	c, err := consumer.Connect(context.Background(), consumer.Options{
+		URL: r.nats.URL(), Scope: scope, Consumer: who.name, Instance: who.name + "-0",
+		Seed: secret.New(who.seed), ServiceKey: r.keys.Public(),
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+// instance is one run of the program.
+type instance struct {
+	*proctest.Process
+	rig *rig
+}
+
+// start starts an instance with a state directory of its own and an output file
+// that goes on over restarts.
+func (r *rig) start(name string) *instance {
+	r.t.Helper()
+	file := filepath.Join(r.dir, name+".yaml")
+	r.write(name+".yaml", fmt.Sprintf(`
+nats: {url: %q}
+state_dir: state-%s
+seal_key: {file: seal.key}
+vaults:
+  main: {address: %q, token_file: token, guard_role: leasesvc}
+scopes:
+  %s: {definitions: definitions.yaml}
+`, r.nats.URL(), name, r.vault.address, scope))
+	p, err := proctest.Start(exec.Command(r.prog, "serve", "--config", file), filepath.Join(r.dir, name+".log"), syscall.SIGKILL)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	in := &instance{Process: p, rig: r}
+	r.t.Cleanup(func() {
+		select {
+		case <-p.Exited():
+		default:
+			p.Kill()
+		}
+		if r.t.Failed() {
+			r.t.Logf("%s said:\n%s", name, p.LogTail())
+		}
+	})
+	return in
+}
+
+// leads waits until the scope is led in an epoch above one.
+func (r *rig) leads(above uint64) (epoch uint64) {
+	r.t.Helper()
+	await(r.t, 30*time.Second, "the scope to be led", func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		st, err := r.api.Status(ctx, scope)
+		epoch = st.Epoch
+		return err == nil && st.Epoch > above
+	})
+	return epoch
+}
+
+// read gives the scope's log as it is now, every event judged.
+func (r *rig) read() ([]events.Event, *projector.Projection) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if r.log == nil {
+		log, err := journal.Open(ctx, r.nats.JS(r.t), journal.Config{})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.t.Cleanup(log.Close)
+		r.log = log
+	}
+	st, err := r.log.Info(ctx)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	p := projector.New(scope, r.keys.MACKey())
+	var out []events.Event
+	err = r.log.Replay(ctx, scope, 1, st.LastSeq, func(seq uint64, payload []byte) error {
+		e, err := p.Apply(seq, payload)
+		if e != nil {
+			out = append(out, *e)
+		}
+		return err
+	})
+	if err != nil {
+		r.t.Fatalf("reading the log: %v", err)
+	}
+	if n, recent := p.Skipped(); n > 0 {
+		r.t.Fatalf("%d events do not count: %v", n, recent)
+	}
+	return out, p
+}
+
+// count counts the events of a type from a sequence on.
+func count(log []events.Event, t events.Type, from uint64) (n int) {
+	for i := range log {
+		if log[i].Type() == t && log[i].Seq >= from {
+			n++
+		}
+	}
+	return n
+}
+
+// awaitEvent waits for an event of a type above a sequence and gives it.
+func (r *rig) awaitEvent(t events.Type, above uint64, within time.Duration) (found events.Event) {
+	r.t.Helper()
+	await(r.t, within, "an event "+string(t), func() bool {
+		log, _ := r.read()
+		for _, e := range log {
+			if e.Type() == t && e.Seq > above {
+				found = e
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// liveUsers gives the accounts of the leases that the log says are not closed.
+func liveUsers(p *projector.Projection) map[string]bool {
+	out := map[string]bool{}
+	for n := range p.State().Names() {
+		for _, l := range n.Leases {
+			if u := l.Public["username"]; u != "" {
+				out[u] = true
+			}
+		}
+	}
+	return out
+}
+
+// noOrphans waits until the roles in PostgreSQL are those of the leases that
+// the log says are live.
+func (r *rig) noOrphans(within time.Duration) {
+	r.t.Helper()
+	var roles []string
+	var live map[string]bool
+	deadline := time.Now().Add(within)
+	for {
+		_, p := r.read()
+		live = liveUsers(p)
+		var err error
+		if roles, err = r.pg.Roles(context.Background()); err != nil {
+			r.t.Fatal(err)
+		}
+		same := len(roles) == len(live)
+		for _, role := range roles {
+			same = same && live[role]
+		}
+		if same {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("roles in PostgreSQL: %v\nleases that the log says are live: %v\n%s", roles, live, p.State().Print())
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+}
+
+// noSecretAnywhere looks for every secret of the run in all that was stored by
+// NATS and printed by the instances.
+func (r *rig) noSecretAnywhere() {
+	r.t.Helper()
+	var looked int64
+	look := func(path string) {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		looked += int64(len(b))
+		text := string(b)
+		for value, what := range r.secrets {
+			if strings.Contains(text, value) {
+				r.t.Errorf("I7: %s is in %s", what, path)
+			}
+		}
+	}
+	logs, err := filepath.Glob(filepath.Join(r.dir, "*.log"))
+	if err != nil || len(logs) == 0 {
+		r.t.Fatalf("no output to look at: %v", err)
+	}
+	for _, path := range logs {
+		look(path)
+	}
+	err = filepath.WalkDir(r.store, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			look(path)
+		}
+		return err
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if looked < 10_000 || len(r.secrets) < 5 {
+		r.t.Errorf("only %d bytes were looked at for %d secrets", looked, len(r.secrets))
+	}
+	r.t.Logf("none of %d secrets in %d bytes of logs and stores", len(r.secrets), looked)
+}
+
+// stream gives how many messages the log has, whoever wrote them.
+func (r *rig) messages() uint64 {
+	r.t.Helper()
+	js, err := jetstream.New(r.nats.Conn(r.t))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	st, err := js.Stream(context.Background(), journal.DefaultStream)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return st.CachedInfo().State.Msgs
+}

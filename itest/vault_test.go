@@ -1,0 +1,186 @@
+package itest
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/leasesvc/leasesvc/devvault"
+	"github.com/leasesvc/leasesvc/itest/proctest"
+	"github.com/leasesvc/leasesvc/secret"
+)
+
+// vaultServer is a Vault that a test configures and a service uses.
+type vaultServer struct {
+	name    string
+	address string
+	root    string
+	dev     *devvault.Server // nil: a real one
+}
+
+// vaultTargets gives what starts each Vault there is here: devvault always, a
+// real one where its binary is found.
+func vaultTargets(t *testing.T) map[string]func(*testing.T) *vaultServer {
+	t.Helper()
+	targets := map[string]func(*testing.T) *vaultServer{"devvault": startDevvault}
+	binary := os.Getenv("LEASESVC_TEST_BAO")
+	for _, name := range []string{"bao", "vault"} {
+		if path, err := exec.LookPath(name); binary == "" && err == nil {
+			binary = path
+		}
+	}
+	if binary == "" {
+		t.Log("no bao or vault on the PATH or in LEASESVC_TEST_BAO: devvault alone")
+		return targets
+	}
+	targets["real"] = func(t *testing.T) *vaultServer { return startReal(t, binary) }
+	return targets
+}
+
+func startDevvault(t *testing.T) *vaultServer {
+	t.Helper()
+	srv, err := devvault.New(devvault.Config{Accounts: devvault.NewPostgres(secret.String{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := srv.Start("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.Close)
+	return &vaultServer{name: "devvault", address: srv.URL(), root: srv.RootToken().Reveal(), dev: srv}
+}
+
+func startReal(t *testing.T, binary string) *vaultServer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	v := &vaultServer{name: filepath.Base(binary), address: "http://" + addr, root: "root-" + rand.Text()}
+	cmd := exec.Command(binary, "server", "-dev", "-dev-no-store-token", "-dev-root-token-id="+v.root, "-dev-listen-address="+addr)
+	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
+	p, err := proctest.Start(cmd, filepath.Join(t.TempDir(), "vault.log"), syscall.SIGKILL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.End(syscall.SIGTERM, 10*time.Second); err != nil {
+			t.Errorf("ending %s: %v", v.name, err)
+		}
+	})
+	await(t, 30*time.Second, "the real server to answer", func() bool {
+		resp, err := http.Get(v.address + "/v1/sys/health")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+	return v
+}
+
+// must makes one call of the API as root.
+func (v *vaultServer) must(t *testing.T, method, path string, body any) map[string]any {
+	t.Helper()
+	b, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(context.Background(), method, v.address+"/v1/"+path, bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Vault-Token", v.root)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode >= 300 {
+		t.Fatalf("%s %s: %d %s %v", method, path, resp.StatusCode, text, err)
+	}
+	var out map[string]any
+	if len(text) > 0 {
+		if err := json.Unmarshal(text, &out); err != nil {
+			t.Fatalf("%s %s: %v", method, path, err)
+		}
+	}
+	return out
+}
+
+const (
+	loginRole   = `CREATE ROLE "{{name}}" WITH LOGIN PASSWORD '{{password}}' VALID UNTIL '{{expiration}}';`
+	nologinRole = `CREATE ROLE "{{name}}" WITH NOLOGIN PASSWORD '{{password}}' VALID UNTIL '{{expiration}}';`
+)
+
+// role sets the database role up; the accounts it makes live for ttl, at most
+// maxTTL.
+func (v *vaultServer) role(t *testing.T, statement, ttl, maxTTL string) {
+	t.Helper()
+	v.must(t, "POST", "database/roles/orders", map[string]any{
+		"db_name": "pg", "default_ttl": ttl, "max_ttl": maxTTL, "creation_statements": []string{statement},
+	})
+}
+
+// setUp configures the database engine, the token role of guards and the
+// service's own token, which may do what it needs and nothing else.
+func (v *vaultServer) setUp(t *testing.T, dsn, ttl, maxTTL string) (token string) {
+	t.Helper()
+	v.must(t, "POST", "sys/mounts/database", map[string]any{"type": "database"})
+	v.must(t, "POST", "database/config/pg", map[string]any{
+		"plugin_name": "postgresql-database-plugin", "allowed_roles": "*", "connection_url": dsn,
+	})
+	v.role(t, loginRole, ttl, maxTTL)
+	v.must(t, "PUT", "sys/policies/acl/guarded", map[string]any{"policy": `path "database/creds/*" { capabilities = ["read"] }`})
+	v.must(t, "PUT", "sys/policies/acl/leasesvc", map[string]any{"policy": servicePolicy})
+	v.must(t, "POST", "auth/token/roles/leasesvc", map[string]any{
+		"orphan": true, "renewable": true, "allowed_policies": []string{"guarded"},
+	})
+	out := v.must(t, "POST", "auth/token/create-orphan", map[string]any{"policies": []string{"leasesvc"}, "period": "1h"})
+	auth, ok := out["auth"].(map[string]any)
+	if !ok {
+		t.Fatalf("no token came: %v", out)
+	}
+	return fmt.Sprint(auth["client_token"])
+}
+
+// servicePolicy is the least that the service needs.
+const servicePolicy = `
+path "auth/token/create/leasesvc" { capabilities = ["create", "update"] }
+path "auth/token/lookup-self"     { capabilities = ["read"] }
+path "auth/token/renew-self"      { capabilities = ["update"] }
+path "auth/token/renew-accessor"  { capabilities = ["update"] }
+path "auth/token/lookup-accessor" { capabilities = ["update"] }
+path "auth/token/revoke-accessor" { capabilities = ["update"] }
+path "sys/leases/lookup"          { capabilities = ["update"] }
+path "sys/leases/renew"           { capabilities = ["update"] }
+path "sys/leases/revoke"          { capabilities = ["update"] }
+`
+
+// await waits until ok holds, within a bound.
+func await(t *testing.T, within time.Duration, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %s for %s", within, what)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}

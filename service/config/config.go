@@ -1,0 +1,201 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/secret"
+)
+
+// Config is a service file that was read and found right. Every path in it is
+// absolute or counts from the service file's directory; every default is
+// filled in.
+type Config struct {
+	// File is the service file's name as it was given.
+	File string
+	NATS NATS
+	// StateDir is where the service keeps what outlives it on this machine.
+	StateDir string
+	SealKey  SealKey
+	// Vaults are the Vault connections by name, at least one (D4).
+	Vaults map[string]Vault
+	// Scopes are the scopes this instance leads or stands by for, at least one.
+	Scopes map[string]Scope
+	HTTP   HTTP
+	Log    Log
+	// InsecureConsumers allows consumers without a key; their answers are then
+	// not signed.
+	InsecureConsumers bool
+	// ExitOnFence ends the process when it is fenced, instead of standing by
+	// (E17).
+	ExitOnFence bool
+	// Heartbeat is the pace of the holder cell.
+	Heartbeat events.Seconds
+	// OperationTimeout bounds a single operation on NATS.
+	OperationTimeout events.Seconds
+	// ShutdownTimeout bounds a clean stop (E18).
+	ShutdownTimeout events.Seconds
+	// Project is the owner that a scope's claim must name (E15); "": no claim
+	// is read.
+	Project string
+
+	places map[string]Position
+}
+
+// NATS says how to reach NATS: URL and what goes with it, or Embedded.
+type NATS struct {
+	// URL is one server or several with commas between them; "" if Embedded.
+	URL string
+	// Embedded is the server to run in the process; nil if there is a URL.
+	Embedded *Embedded
+	// At most one way to log in is set. User comes with PasswordFile.
+	CredentialsFile, NKeySeedFile, TokenFile, User, PasswordFile string
+	TLS                                                          TLS
+	// Replicas of the stream and the buckets: 1, 3 or 5.
+	Replicas int
+	// Stream is the stream's name.
+	Stream string
+	// MaxBytes is the stream's limit.
+	MaxBytes int64
+}
+
+// Embedded is a NATS server in the process.
+type Embedded struct {
+	// Listen is its address, host:port; port 0 takes a free one.
+	Listen string
+	// Store is its JetStream directory.
+	Store string
+}
+
+// TLS names the PEM files of a connection. Cert and Key come together.
+type TLS struct {
+	CA, Cert, Key string
+	// ServerName is what the server's certificate must be for, if not its
+	// address's host.
+	ServerName string
+	// SkipVerify accepts any certificate; for trying things out.
+	SkipVerify bool
+}
+
+// SealKey says where the key is that seals values at rest; one of the two.
+type SealKey struct{ File, Env string }
+
+// Vault is a connection to Vault or OpenBao. Exactly one of the Token fields
+// is set.
+type Vault struct {
+	Address, Namespace  string
+	TokenFile, TokenEnv string
+	Token               secret.String
+	// GuardRole is the token role of guards; "": work without guards.
+	GuardRole string
+	// GuardTTL is how long a guard lives until it is extended.
+	GuardTTL events.Seconds
+	// Timeout bounds a single request.
+	Timeout events.Seconds
+	TLS     TLS
+}
+
+// Scope is what a scope needs to be led.
+type Scope struct {
+	// Definitions is the definitions file.
+	Definitions string
+}
+
+// HTTP says where /livez, /readyz, /metrics and the status are served.
+type HTTP struct{ Listen string }
+
+// Log says how the service logs: Format text or json, Level debug, info, warn
+// or error.
+type Log struct{ Format, Level string }
+
+// Load reads a service file. What is wrong with it comes back as [*Errors].
+func Load(file string) (*Config, error) {
+	src, err := readFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(file, src)
+}
+
+// Parse reads a service file from src; file is its name in errors, and its
+// directory is what relative paths count from. What is wrong comes back as
+// [*Errors], each with a position.
+func Parse(file string, src []byte) (*Config, error) {
+	root, errs := parseTree(file, src)
+	if root == nil {
+		return nil, inFileOrder(errs)
+	}
+	d := &decoder{file: file, dir: filepath.Dir(file), errs: errs, places: map[string]Position{}}
+	c := defaults()
+	c.File, c.places = file, d.places
+	if root.kind == nothing {
+		d.failAt(Position{1, 1}, "", "the file is empty; needed: %s (see docs/configuration.md)", "nats, state_dir, seal_key, vaults, scopes")
+	} else {
+		c.shape().read(d, root, place{Position: Position{1, 1}})
+	}
+	if err := inFileOrder(d.errs); err != nil {
+		return nil, err
+	}
+	if e := c.NATS.Embedded; e != nil && e.Store == "" {
+		e.Store = filepath.Join(c.StateDir, "nats")
+	}
+	return c, nil
+}
+
+// defaults is what a service file can leave out.
+func defaults() *Config {
+	return &Config{
+		NATS:             NATS{Replicas: 1, Stream: "LEASESVC", MaxBytes: 1 << 30},
+		Vaults:           map[string]Vault{},
+		Scopes:           map[string]Scope{},
+		HTTP:             HTTP{Listen: "127.0.0.1:8250"},
+		Log:              Log{Format: "text", Level: "info"},
+		Heartbeat:        events.MustSeconds("0.5"),
+		OperationTimeout: events.WholeSeconds(10),
+		ShutdownTimeout:  events.WholeSeconds(10),
+	}
+}
+
+// VaultNames gives the names of the Vault connections, sorted.
+func (c *Config) VaultNames() []string { return slices.Sorted(maps.Keys(c.Vaults)) }
+
+// ScopeNames gives the names of the scopes, sorted.
+func (c *Config) ScopeNames() []string { return slices.Sorted(maps.Keys(c.Scopes)) }
+
+// LoadDefinitions reads the definitions file of a scope under the rules of
+// this service file: its Vault connections, its insecure_consumers.
+func (c *Config) LoadDefinitions(scope string, opts ...Option) (*Definitions, error) {
+	s, ok := c.Scopes[scope]
+	if !ok {
+		return nil, c.Refuse("scopes", "there is no scope %q; known: %v", scope, c.ScopeNames())
+	}
+	return LoadDefinitions(s.Definitions, c.VaultNames(), append([]Option{InsecureConsumers(c.InsecureConsumers)}, opts...)...)
+}
+
+// Refuse gives an error at a key of the file, for what only shows later (an
+// unreadable seal key, say): key is a path such as "seal_key.file". A key that
+// is not in the file counts as the nearest one around it. The result is an
+// [*Errors].
+func (c *Config) Refuse(key, format string, args ...any) error {
+	at := Position{1, 1}
+	for k := key; k != ""; k = parent(k) {
+		if p, ok := c.places[k]; ok {
+			at = p
+			break
+		}
+	}
+	return &Errors{List: []*Error{{File: c.File, Line: at.Line, Column: at.Column, Key: key, Message: fmt.Sprintf(format, args...)}}}
+}
+
+// parent gives the path of the key around key.
+func parent(key string) string {
+	for i := len(key) - 1; i >= 0; i-- {
+		if key[i] == '.' {
+			return key[:i]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,125 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+
+	"github.com/leasesvc/leasesvc/events"
+)
+
+// Definitions is a definitions file that was read and found right.
+type Definitions struct {
+	// File is the file's name as it was given.
+	File string
+	// Revision orders files: one applies only above the last applied revision.
+	Revision uint64
+	// Leases are the definitions by name, every default filled in, required
+	// keys and consumers sorted by name.
+	Leases map[string]events.Definition
+
+	revisionAt Position
+	places     map[string]Position
+}
+
+// Option changes the rules that [LoadDefinitions] goes by.
+type Option func(*rules)
+
+// rules is what a definitions file is held to beside its own words.
+type rules struct {
+	vaults   []string
+	insecure bool
+	checkDSN func(kind, dsn string) error
+}
+
+// InsecureConsumers says whether a consumer may have no key.
+func InsecureConsumers(allowed bool) Option { return func(r *rules) { r.insecure = allowed } }
+
+// CheckDSN sets a second look at a verifier's DSN, by who will use it. Its
+// error is shown; it must not repeat the DSN.
+func CheckDSN(check func(kind, dsn string) error) Option {
+	return func(r *rules) { r.checkDSN = check }
+}
+
+// LoadDefinitions reads a definitions file; vaults are the names of the Vault
+// connections that it may use. What is wrong comes back as [*Errors].
+func LoadDefinitions(file string, vaults []string, opts ...Option) (*Definitions, error) {
+	src, err := readFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDefinitions(file, src, vaults, opts...)
+}
+
+// ParseDefinitions is [LoadDefinitions] for a file's content; file is its name
+// in errors. What is wrong comes back as [*Errors], each with a position.
+func ParseDefinitions(file string, src []byte, vaults []string, opts ...Option) (*Definitions, error) {
+	root, errs := parseTree(file, src)
+	if root == nil {
+		return nil, inFileOrder(errs)
+	}
+	r := rules{vaults: vaults}
+	for _, o := range opts {
+		o(&r)
+	}
+	d := &decoder{file: file, dir: filepath.Dir(file), errs: errs}
+	defs := &Definitions{File: file, Leases: map[string]events.Definition{}, places: map[string]Position{}}
+	if root.kind == nothing {
+		d.failAt(Position{1, 1}, "", "the file is empty; needed: revision, leases (see docs/configuration.md)")
+	} else {
+		defs.read(d, root, r)
+	}
+	if err := inFileOrder(d.errs); err != nil {
+		return nil, err
+	}
+	return defs, nil
+}
+
+// read reads the defaults first, wherever they stand: the leases begin from
+// them.
+func (defs *Definitions) read(d *decoder, root *node, r rules) {
+	base := newDraft(r)
+	if root.kind == mapping {
+		for _, e := range root.entries {
+			if e.name == "revision" {
+				defs.revisionAt = e.Position
+			}
+			if e.name == "defaults" && e.value.kind == mapping {
+				base.shape(true).read(&decoder{file: d.file, dir: d.dir}, e.value, place{e.name, e.Position})
+			}
+		}
+	}
+	defs.shape(base).read(d, root, place{Position: Position{1, 1}})
+}
+
+// Position tells where a lease's definition stands in the file.
+func (defs *Definitions) Position(lease string) Position { return defs.places[lease] }
+
+// Refuse gives an error at a lease of the file, or at its revision if there is
+// no such lease (name it ""). The result is an [*Errors].
+func (defs *Definitions) Refuse(lease, format string, args ...any) error {
+	at, key := defs.revisionAt, "revision"
+	if p, ok := defs.places[lease]; ok {
+		at, key = p, "leases."+lease
+	}
+	return &Errors{List: []*Error{{File: defs.File, Line: at.Line, Column: at.Column, Key: key, Message: fmt.Sprintf(format, args...)}}}
+}
+
+// Digest gives "sha256:..." over what the definitions say, the revision left
+// out: two files with one revision and different digests contradict each
+// other. The order of keys, of leases, of consumers and of required keys, how
+// a number is written, and whether a default is spelled out make no
+// difference.
+func (defs *Definitions) Digest() string {
+	h := sha256.New()
+	h.Write([]byte("leasesvc definitions 1\n"))
+	// A map is written with sorted keys, a duration with its shortest digits.
+	b, err := json.Marshal(defs.Leases)
+	if err != nil {
+		panic(fmt.Sprintf("encoding definitions that were read: %v", err)) // texts, bools and finite decimals only
+	}
+	h.Write(b)
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}

@@ -1,0 +1,15 @@
+package config_test
+
+import (
+	"testing"
+
+	"github.com/leasesvc/leasesvc/internal/arrows"
+)
+
+func TestArrows(t *testing.T) {
+	arrows.Check(t, arrows.Allow{
+		Internal: []string{"events", "secret"},
+		External: []string{"github.com/nats-io/nkeys"},
+		Why:      "The files are read without knowing who will use them; what a driver thinks of a DSN comes in as a hook (CheckDSN).",
+	})
+}

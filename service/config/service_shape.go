@@ -1,0 +1,139 @@
+package config
+
+import (
+	"strings"
+
+	"github.com/leasesvc/leasesvc/events"
+)
+
+// shape gives what may stand in a service file, reading into c.
+func (c *Config) shape() shape {
+	return object{fields: []field{
+		{name: "nats", shape: c.NATS.shape(), required: true},
+		{name: "state_dir", shape: path{&c.StateDir}, required: true},
+		{name: "seal_key", shape: c.SealKey.shape(), required: true},
+		{name: "vaults", shape: named{"vault", c.vault, 1}, required: true},
+		{name: "scopes", shape: named{"scope", c.scope, 1}, required: true},
+		{name: "http", shape: object{fields: []field{
+			{name: "listen", shape: listen(&c.HTTP.Listen), def: "127.0.0.1:8250"},
+		}}},
+		{name: "log", shape: object{fields: []field{
+			{name: "format", shape: choice[string]{&c.Log.Format, []string{"text", "json"}}, def: "text"},
+			{name: "level", shape: choice[string]{&c.Log.Level, []string{"debug", "info", "warn", "error"}}, def: "info"},
+		}}},
+		{name: "insecure_consumers", shape: boolean{&c.InsecureConsumers}, def: "false"},
+		{name: "exit_on_fence", shape: boolean{&c.ExitOnFence}, def: "false"},
+		{name: "heartbeat", shape: duration{&c.Heartbeat, "50ms", "1m"}, def: "500ms"},
+		{name: "operation_timeout", shape: duration{&c.OperationTimeout, "100ms", "10m"}, def: "10s"},
+		{name: "shutdown_timeout", shape: duration{&c.ShutdownTimeout, "100ms", "10m"}, def: "10s"},
+		{name: "project", shape: text{to: &c.Project, what: "name or empty text", check: func(s string) error {
+			if s == "" {
+				return nil
+			}
+			return checkName(s)
+		}}, def: `""`},
+	}, check: func(d *decoder, f *found) {
+		if f.ok("heartbeat", "operation_timeout") && c.OperationTimeout.Cmp(c.Heartbeat) < 0 {
+			f.fail(d, []string{"operation_timeout", "heartbeat"}, "operation_timeout is shorter than heartbeat; a single heartbeat must fit into it")
+		}
+	}}
+}
+
+func (n *NATS) shape() shape {
+	embedded := Embedded{Listen: "127.0.0.1:4222"}
+	logins := []string{"credentials_file", "nkey_seed_file", "token_file", "user"}
+	return object{fields: []field{
+		{name: "url", shape: text{to: &n.URL, what: "URL", check: checkNATSURL, allowed: "nats://host:4222, tls://, ws:// or wss://, several with commas between them"}},
+		{name: "embedded", shape: object{fields: []field{
+			{name: "listen", shape: listen(&embedded.Listen), def: "127.0.0.1:4222"},
+			{name: "store", shape: path{&embedded.Store}, def: "nats in state_dir"},
+		}, check: func(*decoder, *found) { n.Embedded = &embedded }}},
+		{name: "credentials_file", shape: path{&n.CredentialsFile}},
+		{name: "nkey_seed_file", shape: path{&n.NKeySeedFile}},
+		{name: "token_file", shape: path{&n.TokenFile}},
+		{name: "user", shape: text{to: &n.User, check: checkPlain(1, 256)}},
+		{name: "password_file", shape: path{&n.PasswordFile}},
+		{name: "tls", shape: n.TLS.shape("ca", "cert", "key")},
+		{name: "replicas", shape: integer{to: func(v int64) { n.Replicas = int(v) }, min: 1, max: 5, allowed: []int64{1, 3, 5}}, def: "1"},
+		{name: "stream", shape: text{to: &n.Stream, what: "stream name", check: checkStream}, def: "LEASESVC"},
+		{name: "max_bytes", shape: size{&n.MaxBytes, "1MiB", "1024TiB"}, def: "1GiB"},
+	}, check: func(d *decoder, f *found) {
+		f.exclusive(d, true, "url", "embedded")
+		f.exclusive(d, false, logins...)
+		if f.has("user") != f.has("password_file") {
+			f.fail(d, []string{"user", "password_file"}, "user and password_file come together")
+		}
+		if !f.has("embedded") || f.has("url") {
+			return
+		}
+		for _, name := range append([]string{"password_file", "tls"}, logins...) {
+			if f.has(name) {
+				f.fail(d, []string{name}, "stands beside embedded, which runs in the process and needs none")
+			}
+		}
+		if f.ok("replicas") && n.Replicas != 1 {
+			f.fail(d, []string{"replicas"}, "an embedded server is a single one; allowed beside embedded: 1")
+		}
+	}}
+}
+
+// shape reads the keys of t that a connection has.
+func (t *TLS) shape(keys ...string) shape {
+	all := map[string]field{
+		"ca":          {name: "ca", shape: path{&t.CA}},
+		"cert":        {name: "cert", shape: path{&t.Cert}},
+		"key":         {name: "key", shape: path{&t.Key}},
+		"server_name": {name: "server_name", shape: text{to: &t.ServerName, what: "host name", check: checkPlain(1, 253)}},
+		"skip_verify": {name: "skip_verify", shape: boolean{&t.SkipVerify}, def: "false"},
+	}
+	o := object{check: func(d *decoder, f *found) {
+		if f.has("cert") != f.has("key") {
+			f.fail(d, []string{"cert", "key"}, "cert and key come together")
+		}
+		if f.ok("skip_verify") && t.SkipVerify && (f.has("ca") || f.has("server_name")) {
+			f.fail(d, []string{"skip_verify"}, "skip_verify accepts any certificate, so ca and server_name would mean nothing; leave one or the other out")
+		}
+	}}
+	for _, k := range keys {
+		o.fields = append(o.fields, all[k])
+	}
+	return o
+}
+
+func (k *SealKey) shape() shape {
+	return object{fields: []field{
+		{name: "file", shape: path{&k.File}},
+		{name: "env", shape: variable(&k.Env)},
+	}, check: func(d *decoder, f *found) { f.exclusive(d, true, "file", "env") }}
+}
+
+func (c *Config) vault(name string) shape {
+	v := Vault{GuardRole: "leasesvc", GuardTTL: events.WholeSeconds(60), Timeout: events.WholeSeconds(10)}
+	return object{fields: []field{
+		{name: "address", shape: text{to: &v.Address, what: "URL", check: checkVaultAddress, allowed: "https://host:8200 or http://host:8200"}, required: true},
+		{name: "namespace", shape: text{to: &v.Namespace, check: checkPlain(0, 512)}, def: `""`},
+		{name: "token_file", shape: path{&v.TokenFile}},
+		{name: "token_env", shape: variable(&v.TokenEnv)},
+		{name: "token", shape: confidential{&v.Token}},
+		{name: "guard_role", shape: text{to: &v.GuardRole, check: checkPlain(0, 128)}, def: "leasesvc"},
+		{name: "guard_ttl", shape: duration{&v.GuardTTL, "1s", "1h"}, def: "60s"},
+		{name: "timeout", shape: duration{&v.Timeout, "100ms", "5m"}, def: "10s"},
+		{name: "tls", shape: v.TLS.shape("ca", "cert", "key", "server_name", "skip_verify")},
+	}, check: func(d *decoder, f *found) {
+		f.exclusive(d, true, "token_file", "token_env", "token")
+		if f.has("tls") && f.ok("address") && strings.HasPrefix(v.Address, "http://") {
+			f.fail(d, []string{"tls"}, "stands beside an address without TLS; write https:// in address, or leave tls out")
+		}
+		if f.ok("guard_ttl", "timeout") && v.GuardRole != "" && v.GuardTTL.Cmp(v.Timeout) <= 0 {
+			f.fail(d, []string{"guard_ttl", "timeout"}, "guard_ttl must be longer than timeout: a guard has to outlive the read it guards")
+		}
+		c.Vaults[name] = v
+	}}
+}
+
+func (c *Config) scope(name string) shape {
+	var s Scope
+	return object{fields: []field{
+		{name: "definitions", shape: path{&s.Definitions}, required: true},
+	}, check: func(*decoder, *found) { c.Scopes[name] = s }}
+}
