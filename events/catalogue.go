@@ -66,6 +66,9 @@ type Opened struct {
 // Released ends an epoch in good order.
 type Released struct {
 	Holder string `json:"holder"`
+	// Shutdown: everything was given back by hand (L48); who stands by leaves
+	// the scope alone until an instance is started anew.
+	Shutdown bool `json:"shutdown,omitempty"`
 }
 
 // Paused says that a Vault connection refuses our credentials (E12).
@@ -94,6 +97,9 @@ const (
 	ReasonDefinition    = "definition"      // path or Vault connection changed (L3)
 	ReasonExpired       = "expired"
 	ReasonRevokedByHand = "revoked-by-hand"
+	ReasonChanged       = "changed"      // a secret without lease has new values (L38)
+	ReasonAnew          = "renewed-anew" // a renewal gave another lease or other values (L32, L33)
+	ReasonReissue       = "reissue"      // all were asked for anew (L52)
 )
 
 // Requested intends one read of a credential (P5).
@@ -126,6 +132,9 @@ type Acquired struct {
 	// Suspect is set where Vault's duration made no sense and was replaced.
 	Suspect  string   `json:"lease_duration_suspect,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
+	// RereadIn is when a static role's own clock will have given it new values
+	// (L39); 0: it has no clock.
+	RereadIn Seconds `json:"reread_in_s,omitzero"`
 }
 
 // GuardExtended says that the guard lives on; only from here on may the lease
@@ -180,6 +189,8 @@ type HandoverStarted struct {
 	Asked []string `json:"asked,omitempty"`
 	// Budget is the time everybody has to say yes.
 	Budget Seconds `json:"budget_s"`
+	// Unasked says why nobody is asked; empty: everybody is.
+	Unasked string `json:"unasked,omitempty"`
 }
 
 // Prepared is one incarnation's answer to a prepare.
@@ -197,6 +208,10 @@ const (
 	ProofVerifier  = "verifier"  // our own login; nobody was registered
 	ProofStaging   = "staging"   // the keys are there; the definition asks nobody
 	ProofRather    = "rather"    // the active one was at its end: rather this than none
+	// Nobody need be asked: the values are those that everybody uses (L13).
+	ProofUnchanged = "unchanged"
+	// Nobody could go back: a static role's earlier values are dead already.
+	ProofForward = "forward"
 )
 
 // Installed commits: the lease is the name's active one. Its sequence is the n
@@ -255,6 +270,8 @@ const (
 	RetiredByHand     = "by-hand"     // an operator's revoke
 	RetiredRemoved    = "removed"     // its definition is gone (L7)
 	RetiredExpired    = "expired"     // its time is up
+	RetiredUnchanged  = "unchanged"   // a secret without lease, read again, is the same
+	RetiredShutdown   = "shutdown"    // everything is given back (L48)
 )
 
 // Retired says that a lease is not used any more and is owed a revocation.
@@ -270,6 +287,9 @@ type Revoking struct{}
 // Revoked says that Vault has no such lease any more. Gone: it had none.
 type Revoked struct {
 	Gone bool `json:"gone,omitempty"`
+	// Shared: another lease of the scope goes on under the same lease id, so
+	// Vault was not asked (L26).
+	Shared bool `json:"shared,omitempty"`
 }
 
 // RevokeFailed says that it still has it.

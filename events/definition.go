@@ -73,6 +73,11 @@ type Definition struct {
 	RollbackTimeout Seconds `json:"rollback_timeout_s"`
 	// GoodFor is what a get by somebody who is not registered may rely on.
 	GoodFor Seconds `json:"good_for_s"`
+	// Poll is how often a secret without lease is read again (L38).
+	Poll Seconds `json:"poll_s"`
+	// AcquisitionsPerHour bounds how many leases are acquired that are not
+	// installed in the end (C34).
+	AcquisitionsPerHour int `json:"acquisitions_per_hour"`
 	// RetireAfter is when a replaced lease is revoked even though a consumer
 	// has not confirmed; the event names who was cut off.
 	RetireAfter Seconds `json:"retire_after_s"`
@@ -112,8 +117,11 @@ func DefaultDefinition() Definition {
 		PrepareTimeout:  WholeSeconds(30),
 		RollbackTimeout: WholeSeconds(5),
 		GoodFor:         WholeSeconds(30),
-		RetireAfter:     WholeSeconds(3600),
-		LeaveAfter:      WholeSeconds(60),
+		Poll:            WholeSeconds(5),
+
+		AcquisitionsPerHour: 60,
+		RetireAfter:         WholeSeconds(3600),
+		LeaveAfter:          WholeSeconds(60),
 	}
 }
 

@@ -45,6 +45,9 @@ func leaseSentence(e *Event) string {
 	case *Requested:
 		return fmt.Sprintf("%s is asked for at %s (%s, attempt %d)", l, d.Path, d.Reason, d.Attempt)
 	case *Acquired:
+		if d.LeaseID == "" {
+			return l + " is read; Vault gave no lease with it"
+		}
 		return fmt.Sprintf("%s is granted%s for %s s%s", l, publicPart(d.Public), d.TTL, guardPart(d.Guard))
 	case *Adopted:
 		return fmt.Sprintf("%s is adopted%s for %s s", l, publicPart(d.Public), d.TTL)
@@ -81,6 +84,9 @@ func leaseSentence(e *Event) string {
 	case *Revoking:
 		return l + " is being revoked"
 	case *Revoked:
+		if d.Shared {
+			return l + " is let go; its lease id lives on under another name"
+		}
 		if d.Gone {
 			return l + " was gone already"
 		}

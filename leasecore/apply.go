@@ -17,8 +17,9 @@ func apply(t target, e *events.Event) error {
 	case *events.Opened:
 		applyOpened(t, e, d)
 	case *events.Released:
-		t.head().Released = true
-	case *events.Paused, *events.Resumed, *events.Format, *events.Updated, *events.Rejected, *events.Changed, *events.Adopted:
+		h := t.head()
+		h.Released, h.Shutdown, h.ReleasedAt = true, d.Shutdown, e.Time
+	case *events.Paused, *events.Resumed, *events.Format, *events.Updated, *events.Rejected:
 		// Nothing of these is in the core's state yet.
 	case *events.Applied:
 		applyDefinition(t, e, d)
@@ -40,7 +41,7 @@ func applyOpened(t target, e *events.Event, d *events.Opened) {
 		h.OpenedAt = e.Time
 		t.forgetConfirmations()
 	}
-	h.Epoch, h.Fence, h.Holder, h.Released = e.Epoch, e.Seq, d.Holder, false
+	h.Epoch, h.Fence, h.Holder, h.Released, h.Shutdown = e.Epoch, e.Seq, d.Holder, false, false
 }
 
 func applyDefinition(t target, e *events.Event, d *events.Applied) {
@@ -72,15 +73,14 @@ func applyToName(t target, e *events.Event) (why string) {
 		n.leave(d.Incarnation)
 		t.forgetIncarnation(n.Name, d.Incarnation)
 	case *events.Requested:
-		if n.Candidate != 0 {
-			return "another candidate is on its way"
+		l := Lease{State: Requested, Vault: d.Vault, Path: d.Path, Reason: d.Reason, GrantedAt: e.Time}
+		if why = n.candidate(t, e, l); why == "" {
+			spend(t.head(), n, e.Time)
 		}
-		n.Leases = append(n.Leases, Lease{
-			No: e.Lease, State: Requested, Epoch: e.Epoch, Vault: d.Vault, Path: d.Path, Reason: d.Reason, GrantedAt: e.Time,
-		})
-		n.Candidate = e.Lease
-		if h := t.head(); e.Lease > h.LastLease {
-			h.LastLease = e.Lease
+	case *events.Adopted:
+		l := Lease{State: Requested, Vault: d.Vault, Path: d.Path, Reason: reasonAdopted, Forced: true}
+		if why = n.candidate(t, e, l); why == "" {
+			why = applyAcquired(t, n, n.Lease(e.Lease), &d.Acquired)
 		}
 	default:
 		l := n.Lease(e.Lease)
@@ -93,6 +93,23 @@ func applyToName(t target, e *events.Event) (why string) {
 		t.drop(n.Name)
 	}
 	return why
+}
+
+// reasonAdopted is the reason of a lease that was not requested.
+const reasonAdopted = "adopted"
+
+// candidate makes a new lease the name's candidate.
+func (n *Name) candidate(t target, e *events.Event, l Lease) (why string) {
+	if n.Candidate != 0 {
+		return "another candidate is on its way"
+	}
+	l.No, l.Epoch = e.Lease, e.Epoch
+	n.Leases = append(n.Leases, l)
+	n.Candidate = e.Lease
+	if h := t.head(); e.Lease > h.LastLease {
+		h.LastLease = e.Lease
+	}
+	return ""
 }
 
 func applyRegistered(t target, n *Name, d *events.Registered) {
@@ -120,14 +137,14 @@ func (n *Name) leave(id string) {
 func applyToLease(t target, n *Name, l *Lease, e *events.Event) string {
 	switch d := e.Data.(type) {
 	case *events.Acquired:
-		return applyAcquired(l, d)
+		return applyAcquired(t, n, l, d)
 	case *events.AcquireFailed:
-		return applyAcquireFailed(n, l, d)
+		return applyAcquireFailed(t, n, l, d)
 	case *events.Orphaned:
 		if l.State != Requested {
 			return "only an intent can be orphaned, the lease is " + l.State.String()
 		}
-		n.close(l.No)
+		n.close(t, l)
 	case *events.GuardExtended:
 		l.GuardExtended, l.GuardAt, l.GuardTTL = true, d.SentAt, d.Granted.Duration()
 		l.Retry = events.Retry{}
@@ -145,17 +162,17 @@ func applyToLease(t target, n *Name, l *Lease, e *events.Event) string {
 		}
 		l.State = HandingOver
 		n.Handover = &Handover{
-			N: e.Seq, Lease: l.No, Epoch: e.Epoch, Started: e.Time, Budget: d.Budget.Duration(), Answers: map[string]Answer{},
+			N: e.Seq, Lease: l.No, Epoch: e.Epoch, Started: e.Time, Budget: d.Budget.Duration(), Answers: map[string]Answer{}, Unasked: d.Unasked,
 		}
 	case *events.Prepared, *events.Installed, *events.RollbackStarted, *events.RolledBack:
 		return applyHandover(t, n, l, e)
 	default:
-		return applyUpkeep(n, l, e)
+		return applyUpkeep(t, n, l, e)
 	}
 	return ""
 }
 
-func applyAcquired(l *Lease, d *events.Acquired) string {
+func applyAcquired(t target, n *Name, l *Lease, d *events.Acquired) string {
 	if l.State != Requested {
 		return "the lease is " + l.State.String() + ", not requested"
 	}
@@ -163,21 +180,23 @@ func applyAcquired(l *Lease, d *events.Acquired) string {
 	l.LeaseID, l.Guard = d.LeaseID, d.Guard
 	l.GrantedAt, l.TTL, l.Renewable = d.SentAt, d.TTL.Duration(), d.Renewable
 	l.GuardAt, l.GuardTTL = d.SentAt, d.GuardTTL.Duration()
-	l.Public, l.Fingerprint = d.Public, d.Fingerprint
+	l.Public, l.Fingerprint, l.RereadIn = d.Public, d.Fingerprint, d.RereadIn.Duration()
+	t.own(l, n.Name)
 	return ""
 }
 
-func applyAcquireFailed(n *Name, l *Lease, d *events.AcquireFailed) string {
+func applyAcquireFailed(t target, n *Name, l *Lease, d *events.AcquireFailed) string {
 	if l.State != Requested {
 		return "the lease is " + l.State.String() + ", not requested"
 	}
 	n.postpone(l, d.Failure, d.Retry)
 	if d.LeaseID == "" && d.Guard == "" {
-		n.close(l.No)
+		n.close(t, l)
 		return ""
 	}
 	// L8: what arrived is owned, whatever else was wrong with it.
 	l.LeaseID, l.Guard = d.LeaseID, d.Guard
+	t.own(l, n.Name)
 	n.retire(l)
 	return ""
 }
@@ -207,7 +226,7 @@ func applyHandover(t target, n *Name, l *Lease, e *events.Event) string {
 		if h.RollingBack {
 			return "its roll back has begun" // P12
 		}
-		n.install(l, e, d)
+		n.install(t.head(), l, e, d)
 	case *events.RollbackStarted:
 		l.State = RollingBack
 		h.RollingBack, h.RollbackAt, h.RollbackBudget, h.Failure = true, e.Time, d.Budget.Duration(), d.Failure
@@ -230,7 +249,8 @@ func applyHandover(t target, n *Name, l *Lease, e *events.Event) string {
 
 // install commits a candidate (L15): every other owned lease of the name goes
 // into grace.
-func (n *Name) install(l *Lease, e *events.Event, d *events.Installed) {
+func (n *Name) install(h *Head, l *Lease, e *events.Event, d *events.Installed) {
+	refund(h, n)
 	for i := range n.Leases {
 		o := &n.Leases[i]
 		if o.State == Active || o.State == Kept {
@@ -245,7 +265,7 @@ func (n *Name) install(l *Lease, e *events.Event, d *events.Installed) {
 }
 
 // applyUpkeep folds renewals and the way out.
-func applyUpkeep(n *Name, l *Lease, e *events.Event) string {
+func applyUpkeep(t target, n *Name, l *Lease, e *events.Event) string {
 	switch d := e.Data.(type) {
 	case *events.Renewed:
 		l.GrantedAt, l.TTL, l.Renewable, l.Short = d.SentAt, d.TTL.Duration(), d.Renewable, d.Short
@@ -269,7 +289,11 @@ func applyUpkeep(n *Name, l *Lease, e *events.Event) string {
 	case *events.Retired:
 		return n.applyRetired(l, d)
 	case *events.Expired:
-		return n.applyExpired(l, d)
+		return n.applyExpired(t, l, d)
+	case *events.Changed:
+		if n.Active == l.No {
+			n.Successor = events.ReasonChanged
+		}
 	case *events.Revoking:
 		if l.State != Retired {
 			return "only a retired lease may be revoked, the lease is " + l.State.String() // L25, I4
@@ -278,10 +302,13 @@ func applyUpkeep(n *Name, l *Lease, e *events.Event) string {
 	case *events.RevokeFailed:
 		l.Retry = d.Retry
 	case *events.Revoked:
+		if d.Shared && l.State == Retired {
+			return n.letGo(t, l)
+		}
 		if l.State != Revoking {
 			return "its revocation was not intended, the lease is " + l.State.String()
 		}
-		n.close(l.No)
+		n.close(t, l)
 	default:
 		return "this release does not know how to apply it"
 	}
@@ -294,7 +321,16 @@ func (n *Name) applyRetired(l *Lease, d *events.Retired) string {
 		if d.Reason == events.RetiredByHand {
 			n.Successor = events.ReasonRevokedByHand
 		}
-	case Acquired, Grace, Kept:
+	case Acquired:
+		if d.Reason == events.RetiredUnchanged {
+			n.Successor = ""
+		}
+	case Grace, Kept:
+	case HandingOver, RollingBack:
+		if d.Reason != events.RetiredShutdown {
+			return "a lease that is " + l.State.String() + " can't be retired"
+		}
+		n.Handover = nil
 	default:
 		return "a lease that is " + l.State.String() + " can't be retired"
 	}
@@ -302,7 +338,23 @@ func (n *Name) applyRetired(l *Lease, d *events.Retired) string {
 	return ""
 }
 
-func (n *Name) applyExpired(l *Lease, d *events.Expired) string {
+// letGo closes a lease whose lease id lives on under another one of ours; that
+// one inherits the guard, which the lease hangs on in Vault.
+func (n *Name) letGo(t target, l *Lease) string {
+	heir := sharer(t, n.Name, l)
+	if heir == nil {
+		return "nobody else has its lease id"
+	}
+	if o := t.edit(heir.name); o != nil {
+		if h := o.Lease(heir.no); h != nil && h.Guard == "" {
+			h.Guard, h.GuardAt, h.GuardTTL, h.GuardExtended = l.Guard, l.GuardAt, l.GuardTTL, l.GuardExtended
+		}
+	}
+	n.close(t, l)
+	return ""
+}
+
+func (n *Name) applyExpired(t target, l *Lease, d *events.Expired) string {
 	switch l.State {
 	case Active:
 		n.Successor = events.ReasonExpired
@@ -314,7 +366,7 @@ func (n *Name) applyExpired(l *Lease, d *events.Expired) string {
 		n.postpone(l, events.Failure{Kind: "expired", Message: "the lease was gone before it was handed over"}, d.Retry)
 	}
 	if d.By == events.ExpiredByVault {
-		n.close(l.No)
+		n.close(t, l)
 		return ""
 	}
 	n.retire(l)

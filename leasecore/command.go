@@ -91,8 +91,33 @@ type RenewDone struct {
 	Name    string
 	Lease   uint64
 	Renewed *events.Renewed
-	Err     *Failed
+	// Anew: Vault gave another lease id or other values with it (L32, L33);
+	// the holder keeps them for the acquisition that this asks for.
+	Anew bool
+	Err  *Failed
 }
+
+// PollDone is the outcome of reading a secret without lease again.
+type PollDone struct {
+	Name        string
+	Lease       uint64
+	Fingerprint string
+}
+
+// Adopt takes over a lease that was obtained elsewhere (L51). Its values are
+// sealed under Lease already, which must be the next number.
+type Adopt struct {
+	Name    string
+	Lease   uint64
+	Adopted events.Adopted
+}
+
+// Reissue wants successors of all active leases, under the token that is now in
+// force (L52).
+type Reissue struct{}
+
+// Shutdown retires everything that is owned, so that it is revoked (L48).
+type Shutdown struct{}
 
 // RevokeDone is the outcome of a revocation.
 type RevokeDone struct {
@@ -123,7 +148,11 @@ type Rotate struct{ Name string }
 type RevokeActive struct{ Name string }
 
 // Release gives the scope back.
-type Release struct{ Holder string }
+type Release struct {
+	Holder string
+	// Shutdown: everything was given back before.
+	Shutdown bool
+}
 
 func (Tick) command()             {}
 func (ApplyDefinitions) command() {}
@@ -138,6 +167,10 @@ func (Leave) command()            {}
 func (Rotate) command()           {}
 func (RevokeActive) command()     {}
 func (Release) command()          {}
+func (PollDone) command()         {}
+func (Adopt) command()            {}
+func (Reissue) command()          {}
+func (Shutdown) command()         {}
 
 // Why a command was refused. Nothing was decided then.
 var (
@@ -150,6 +183,8 @@ var (
 	ErrNotAConsumer = errors.New("the definition does not name this consumer")
 	ErrMismatch     = errors.New("another incarnation of this instance is registered")
 	ErrStale        = errors.New("it answers something that is over")
+	ErrUnfit        = errors.New("it does not fit the definition")
+	ErrNumber       = errors.New("the lease number is taken")
 )
 
 // MismatchError refuses a registration that does not replace the incarnation

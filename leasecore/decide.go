@@ -73,8 +73,16 @@ func (w *decision) decide(c Command) error {
 		return w.rotate(c)
 	case RevokeActive:
 		return w.revokeActive(c)
+	case PollDone:
+		return w.pollDone(c)
+	case Adopt:
+		return w.adopt(c)
+	case Reissue:
+		w.reissue()
+	case Shutdown:
+		w.shutdown()
 	case Release:
-		w.emit(events.EpochName, 0, &events.Released{Holder: c.Holder})
+		w.emit(events.EpochName, 0, &events.Released{Holder: c.Holder, Shutdown: c.Shutdown})
 	}
 	return nil
 }
@@ -252,7 +260,11 @@ func (w *decision) renewDone(c RenewDone) error {
 	case c.Err == nil:
 		renewed := *c.Renewed
 		renewed.Short = renewed.TTL.Duration() < l.TTL // L37: we ask for what we had
+		active := l.State == Active
 		w.emit(c.Name, c.Lease, &renewed)
+		if n := w.Name(c.Name); c.Anew && active && n.Definition != nil && n.Candidate == 0 && n.Handover == nil {
+			w.request(n, events.ReasonAnew)
+		}
 	case c.Err.Gone && !inHandover:
 		gone := &events.Expired{By: events.ExpiredByVault}
 		if l.State == Acquired {
@@ -332,6 +344,65 @@ func (w *decision) rotate(c Rotate) error {
 	w.request(n, events.ReasonRotate)
 	w.settle(c.Name)
 	return nil
+}
+
+func (w *decision) pollDone(c PollDone) error {
+	_, l, err := w.lease(c.Name, c.Lease, Active)
+	if err != nil {
+		return err
+	}
+	if l.Fingerprint == c.Fingerprint {
+		return nil // L38: nothing happens
+	}
+	w.emit(c.Name, c.Lease, &events.Changed{Fingerprint: c.Fingerprint})
+	w.settle(c.Name)
+	return nil
+}
+
+func (w *decision) adopt(c Adopt) error {
+	n := w.Name(c.Name)
+	switch {
+	case n == nil || n.Definition == nil:
+		return fmt.Errorf("%s: %w", c.Name, ErrUnknownName)
+	case n.Candidate != 0 || n.Handover != nil:
+		return fmt.Errorf("%s: %w", c.Name, ErrBusy)
+	case c.Lease != w.h.LastLease+1:
+		return fmt.Errorf("%s: %w: %d", c.Name, ErrNumber, c.Lease)
+	}
+	if f := stage(n.Definition, &c.Adopted.Acquired); f != nil {
+		return fmt.Errorf("%s: %w: %s", c.Name, ErrUnfit, f.Message)
+	}
+	adopted := c.Adopted
+	adopted.Vault, adopted.Path = n.Definition.Vault, n.Definition.Path
+	clampGrant(n.Definition, &adopted.Acquired)
+	w.emit(c.Name, c.Lease, &adopted)
+	w.settle(c.Name)
+	return nil
+}
+
+// reissue requests successors wherever one may be requested now.
+func (w *decision) reissue() {
+	for _, name := range w.base.SortedNames() {
+		n := w.Name(name)
+		if n.Definition == nil || n.Active == 0 || n.Candidate != 0 || n.Handover != nil || w.mayAcquire(n, false) != "" || w.at.Draining {
+			continue
+		}
+		w.request(n, events.ReasonReissue)
+		w.settle(name)
+	}
+}
+
+// shutdown retires all that is owned and ignores every back-off. What is only
+// intended is left to its guard, or to its outcome.
+func (w *decision) shutdown() {
+	for _, name := range w.base.SortedNames() {
+		for _, l := range slices.Clone(w.Name(name).Leases) {
+			if l.State != Requested && l.State != Retired && l.State != Revoking {
+				w.emit(name, l.No, &events.Retired{Reason: events.RetiredShutdown})
+			}
+		}
+		w.settle(name)
+	}
 }
 
 func (w *decision) revokeActive(c RevokeActive) error {

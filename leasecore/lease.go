@@ -77,6 +77,12 @@ type Lease struct {
 
 	Public      map[string]string
 	Fingerprint string
+	// RereadIn is when, counted from GrantedAt, a static role's own clock will
+	// have given it new values (L39); 0: it has no clock.
+	RereadIn time.Duration
+	// Forced: consumers are asked even if the values are those that they use
+	// (an adopted lease, L51).
+	Forced bool
 	// Verified: a login of our own with it worked.
 	Verified bool
 	// ActiveRenewed: a renewal of the active lease was tried while this
@@ -180,6 +186,8 @@ type Handover struct {
 	Started time.Time
 	Budget  time.Duration
 	Answers map[string]Answer
+	// Unasked says why nobody is asked (events.ProofUnchanged, ProofForward).
+	Unasked string
 
 	// RollingBack: rollback-started is in the log.
 	RollingBack    bool
@@ -216,6 +224,9 @@ type Name struct {
 	Pending  *Pending
 	// Successor is the reason why the active lease must be replaced.
 	Successor string
+	// Spent is when the budget of acquisitions would be whole again if nothing
+	// more was acquired (C34).
+	Spent time.Time
 	// N is the sequence of the last installed or rollback-started: what every
 	// registered incarnation must have confirmed (P14).
 	N uint64
@@ -266,7 +277,9 @@ func (n *Name) instance(consumer, instance string) *Incarnation {
 	return nil
 }
 
-func (n *Name) close(no uint64) {
+func (n *Name) close(t target, l *Lease) {
+	no := l.No
+	t.disown(l, n.Name)
 	n.Leases = slices.DeleteFunc(n.Leases, func(l Lease) bool { return l.No == no })
 	n.forget(no)
 }

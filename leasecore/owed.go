@@ -26,9 +26,11 @@ const (
 	Renew
 	// Revoke a lease and its guard, purge its values.
 	Revoke
+	// Poll: read a secret without lease again, to see whether it changed (L38).
+	Poll
 )
 
-var effectKinds = [...]string{"none", "acquire", "extend", "verify", "prepare", "tell", "renew", "revoke"}
+var effectKinds = [...]string{"none", "acquire", "extend", "verify", "prepare", "tell", "renew", "revoke", "poll"}
 
 // String gives the kind's word.
 func (k EffectKind) String() string {
@@ -95,7 +97,38 @@ func (s *State) owedByLease(n *Name, l *Lease, now time.Time) (EffectKind, bool)
 	if due, ok := n.renewal(l, now); ok {
 		return Renew, paced && !now.Before(due)
 	}
+	if due, ok := s.poll(n, l); ok {
+		return Poll, !now.Before(due)
+	}
 	return 0, false
+}
+
+// rereadMargin is how long after a static role's own clock it is read again.
+const rereadMargin = time.Second
+
+// poll gives when a secret without lease is to be read again; false: the lease
+// is none, or something else is on its way.
+func (s *State) poll(n *Name, l *Lease) (time.Time, bool) {
+	if l.State != Active || l.LeaseID != "" || n.Definition == nil || n.Candidate != 0 || n.Successor != "" {
+		return time.Time{}, false
+	}
+	last, clock := l.GrantedAt, l.RereadIn
+	p, polled := s.polled[n.Name]
+	if polled && p.at.After(last) {
+		last, clock = p.at, p.reread
+	}
+	every := n.Definition.Poll.Duration()
+	if clock > 0 {
+		every = clock + rereadMargin // L39
+	}
+	every -= time.Duration(float64(every) * renewalSpread * l.spread())
+	if clock > 0 {
+		every = max(every, clock+rereadMargin)
+	}
+	if p.failed > 0 {
+		every = Backoff(p.failed)
+	}
+	return last.Add(max(every, minRenewalInterval)), true
 }
 
 // renewal gives when a lease is to be renewed; false: never.
@@ -120,7 +153,7 @@ func (n *Name) renewal(l *Lease, now time.Time) (time.Time, bool) {
 }
 
 func (s *State) owedToConsumers(n *Name, out []Effect) []Effect {
-	asking := n.Handover != nil && !n.Handover.RollingBack
+	asking := n.Handover != nil && !n.Handover.RollingBack && n.Handover.Unasked == ""
 	for i := range n.Consumers {
 		id := n.Consumers[i].ID
 		switch {
@@ -159,6 +192,11 @@ func (s *State) Wake(name string, now time.Time) (time.Time, bool) {
 	if p := n.Pending; p != nil {
 		w.at(p.At)
 	}
+	if n.Definition != nil && n.Candidate == 0 {
+		if at, _ := afford(&s.Head, n.Definition, n, now); at.After(now) {
+			w.at(at)
+		}
+	}
 	if h := n.Handover; h != nil {
 		if h.RollingBack {
 			w.at(rollbackEnd(&s.Head, h))
@@ -194,6 +232,9 @@ func (s *State) wakeForLease(w *wake, n *Name, l *Lease) {
 	}
 	if n.Definition == nil {
 		return
+	}
+	if due, ok := s.poll(n, l); ok {
+		w.at(due)
 	}
 	if due, ok := n.renewal(l, w.now); ok {
 		w.at(due)

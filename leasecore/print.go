@@ -15,6 +15,12 @@ func (s *State) Print() string {
 	if s.Released {
 		b.WriteString(" released")
 	}
+	if s.Shutdown {
+		b.WriteString(" shutdown")
+	}
+	if !s.Spent.IsZero() {
+		fmt.Fprintf(&b, " spent=%s", stamp(s.Spent))
+	}
 	b.WriteByte('\n')
 	for _, name := range s.SortedNames() {
 		s.names[name].print(&b)
@@ -35,6 +41,9 @@ func (n *Name) print(b *strings.Builder) {
 	if n.Successor != "" {
 		fmt.Fprintf(b, " successor=%s", n.Successor)
 	}
+	if !n.Spent.IsZero() {
+		fmt.Fprintf(b, " spent=%s", stamp(n.Spent))
+	}
 	if p := n.Pending; p != nil {
 		fmt.Fprintf(b, " pending=%s#%d@%s", p.Failure.Kind, p.Attempt, stamp(p.At))
 	}
@@ -46,6 +55,9 @@ func (n *Name) print(b *strings.Builder) {
 		fmt.Fprintf(b, "  handover n=%d lease=%d epoch=%d until=%s", h.N, h.Lease, h.Epoch, stamp(h.Started.Add(h.Budget)))
 		for _, id := range sortedKeys(h.Answers) {
 			fmt.Fprintf(b, " %s=%t", id, h.Answers[id].Yes)
+		}
+		if h.Unasked != "" {
+			fmt.Fprintf(b, " unasked=%s", h.Unasked)
 		}
 		if h.RollingBack {
 			fmt.Fprintf(b, " rolling-back=%s until=%s", h.Failure.Kind, stamp(h.RollbackAt.Add(h.RollbackBudget)))
@@ -62,9 +74,9 @@ func (l *Lease) print(b *strings.Builder) {
 	if end, ends := l.Expires(); ends && l.State != Requested {
 		fmt.Fprintf(b, " expires=%s", stamp(end))
 	}
-	for flag, on := range []bool{l.Renewable, l.Short, l.GuardExtended, l.Verified, l.ActiveRenewed} {
+	for flag, on := range []bool{l.Renewable, l.Short, l.GuardExtended, l.Verified, l.ActiveRenewed, l.Forced} {
 		if on {
-			b.WriteString([...]string{" renewable", " short", " extended", " verified", " active-renewed"}[flag])
+			b.WriteString([...]string{" renewable", " short", " extended", " verified", " active-renewed", " forced"}[flag])
 		}
 	}
 	if l.Retry.Attempt > 0 {

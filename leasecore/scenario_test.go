@@ -147,7 +147,7 @@ func (w *world) run(d *datadriven.TestData) string {
 	case "acquired":
 		grant := &events.Acquired{
 			LeaseID: arg("id", ""), TTL: events.MustSeconds(arg("ttl", "0")), Renewable: d.HasArg("renewable"), SentAt: w.now,
-			Guard: arg("guard", ""), Keys: strings.Split(arg("keys", "password+username"), "+"), Fingerprint: "f",
+			Guard: arg("guard", ""), Keys: strings.Split(arg("keys", "password+username"), "+"), Fingerprint: arg("fp", "f"+arg("id", "")),
 		}
 		if grant.Guard != "" {
 			grant.GuardTTL = events.WholeSeconds(60)

@@ -54,6 +54,8 @@ func (w *decision) stepHandover(n *Name) bool {
 	l := n.Lease(h.Lease)
 	no, refused := h.refusal()
 	switch {
+	case h.Unasked != "" && n.Definition != nil && l.State == HandingOver:
+		return w.install(n, h, h.Unasked)
 	case refused:
 		return w.rollback(n, h, "refused", fmt.Sprintf("%s said no: %s", no, h.Answers[no].Reason))
 	case n.Definition == nil:
@@ -187,15 +189,43 @@ func (w *decision) stepCandidate(n *Name) bool {
 	case !c.Usable(w.at.Now):
 		w.emit(n.Name, c.No, &events.Expired{By: events.ExpiredByClock, Retry: retryAfter(n.attempts(), w.at.Now, 0)})
 		return true
+	case n.sameAgain(c):
+		return w.retire(n, c, events.RetiredUnchanged)
 	case w.at.Draining || !n.readyToHandOver(c) || n.renewFirst(c, w.at.Now):
 		return false
 	}
-	asked := make([]string, 0, len(n.Consumers))
+	start := &events.HandoverStarted{Previous: n.Active, Budget: n.Definition.PrepareTimeout, Unasked: n.unasked(c)}
 	for i := range n.Consumers {
-		asked = append(asked, n.Consumers[i].ID)
+		if start.Unasked == "" {
+			start.Asked = append(start.Asked, n.Consumers[i].ID)
+		}
 	}
-	w.emit(n.Name, c.No, &events.HandoverStarted{Previous: n.Active, Asked: asked, Budget: n.Definition.PrepareTimeout})
+	w.emit(n.Name, c.No, start)
 	return true
+}
+
+// unasked tells why nobody need be asked about a candidate; "": everybody must
+// be.
+func (n *Name) unasked(c *Lease) string {
+	a := n.Lease(n.Active)
+	switch {
+	case c.Forced || a == nil:
+		return ""
+	case c.Fingerprint == a.Fingerprint && c.Fingerprint != "":
+		return events.ProofUnchanged // L13
+	case c.RereadIn > 0 && c.Reason == events.ReasonChanged:
+		return events.ProofForward
+	default:
+		return ""
+	}
+}
+
+// sameAgain tells whether a candidate is a secret without lease that is what is
+// active already: there is nothing to install (L13, L38).
+func (n *Name) sameAgain(c *Lease) bool {
+	a := n.Lease(n.Active)
+	return a != nil && !c.Forced && c.LeaseID == "" && a.LeaseID == "" && c.Fingerprint != "" && c.Fingerprint == a.Fingerprint &&
+		a.Path == c.Path && a.Vault == c.Vault
 }
 
 // extended tells whether the lease outlives a crash of ours by design: its
@@ -233,6 +263,10 @@ func (w *decision) stepLeases(n *Name) bool {
 				return true
 			}
 		case Retired:
+			if sharer(w.Draft, n.Name, l) != nil {
+				w.emit(n.Name, l.No, &events.Revoked{Shared: true}) // L26
+				return true
+			}
 			w.emit(n.Name, l.No, &events.Revoking{})
 			return true
 		}
@@ -303,6 +337,10 @@ func (w *decision) mayAcquire(n *Name, byItself bool) string {
 	if p := n.blocking(); p != nil && w.at.Now.Before(p.At) {
 		return fmt.Sprintf("the last attempt failed (%s), the next one is due at %s", p.Failure.Kind, p.At.UTC().Format(time.RFC3339)) // L4
 	}
+	if at, whose := afford(&w.h, n.Definition, n, w.at.Now); at.After(w.at.Now) {
+		return fmt.Sprintf("%s has spent its budget of acquisitions that came to nothing (last failure: %s); the next one is allowed at %s",
+			whose, n.lastFailure(), at.UTC().Format(time.RFC3339)) // C34
+	}
 	if n.Definition.NeedsConsumer() && len(n.Consumers) == 0 && (byItself || n.Active == 0) {
 		return "only a consumer can prove this credential, and none has registered"
 	}
@@ -319,6 +357,13 @@ func (n *Name) blocking() *Pending {
 		return p
 	}
 	return nil
+}
+
+func (n *Name) lastFailure() string {
+	if n.Pending == nil {
+		return "none"
+	}
+	return n.Pending.Failure.Kind
 }
 
 func (n *Name) keptNo() uint64 {

@@ -23,8 +23,12 @@ type Head struct {
 	// Revision and Digest are those of the definitions in force.
 	Revision uint64
 	Digest   string
-	// Released: the holder gave the scope back and nobody has opened since.
-	Released bool
+	// Spent is when the scope's budget of acquisitions would be whole again.
+	Spent time.Time
+	// Released: the holder gave the scope back and nobody has opened since;
+	// Shutdown: by hand, with everything revoked.
+	Released, Shutdown bool
+	ReleasedAt         time.Time
 }
 
 // State is what a scope's log says. The zero value is not usable; call
@@ -35,13 +39,37 @@ type State struct {
 	// confirmed holds, per name and incarnation, the highest n it confirmed to
 	// this holder. It is memory, not log: a new epoch begins without (P13).
 	confirmed map[confirmation]uint64
+	// polled holds, per name, the last reading of its secret without lease
+	// (L38). It is memory as well.
+	polled map[string]polled
+	// owners holds who has a lease id, where there is one (L26).
+	owners map[leaseID][]owner
 }
 
 type confirmation struct{ name, incarnation string }
 
+// polled is the last reading of a secret without lease.
+type polled struct {
+	at     time.Time
+	failed int           // readings in a row that failed
+	reread time.Duration // what the secret's own clock said, 0: nothing
+}
+
+// leaseID is a lease id of Vault's and the connection it was obtained by.
+type leaseID struct{ vault, id string }
+
+// owner is one of our leases under a lease id.
+type owner struct {
+	name string
+	no   uint64
+}
+
 // NewState gives the state of a scope whose log is empty.
 func NewState(scope string) *State {
-	return &State{Head: Head{Scope: scope}, names: map[string]*Name{}, confirmed: map[confirmation]uint64{}}
+	return &State{
+		Head: Head{Scope: scope}, names: map[string]*Name{}, confirmed: map[confirmation]uint64{},
+		polled: map[string]polled{}, owners: map[leaseID][]owner{},
+	}
 }
 
 // Name gives a name's state, nil when there is none. The result must not be
@@ -74,12 +102,18 @@ func (s *State) Confirmed(name, incarnation string) uint64 {
 // target is what events are applied to: the state itself, or a draft over it.
 type target interface {
 	head() *Head
-	// edit gives a name to change; nil: there is none.
+	// Name gives a name to read, edit one to change; nil: there is none.
+	Name(name string) *Name
 	edit(name string) *Name
 	create(name string) *Name
 	drop(name string)
 	forgetConfirmations()
 	forgetIncarnation(name, incarnation string)
+	// own and disown keep the index of lease ids.
+	own(l *Lease, name string)
+	disown(l *Lease, name string)
+	// ownersOf gives who has the lease id of l, in order of being recorded.
+	ownersOf(l *Lease) []owner
 }
 
 func (s *State) head() *Head            { return &s.Head }
@@ -89,11 +123,50 @@ func (s *State) create(name string) *Name {
 	s.names[name] = n
 	return n
 }
-func (s *State) drop(name string)     { delete(s.names, name) }
+func (s *State) drop(name string) {
+	delete(s.names, name)
+	delete(s.polled, name)
+}
 func (s *State) forgetConfirmations() { clear(s.confirmed) }
 func (s *State) forgetIncarnation(name, incarnation string) {
 	delete(s.confirmed, confirmation{name, incarnation})
 }
+
+// Polled remembers a reading of a secret without lease, which failed or not, and
+// what its own clock said (L38, L39). Like [State.Confirm] it is no event.
+func (s *State) Polled(name string, at time.Time, failed bool, reread time.Duration) {
+	if s.names[name] == nil {
+		return
+	}
+	p := polled{at: at, reread: reread}
+	if failed {
+		p.failed = min(s.polled[name].failed+1, MaxAttempt)
+	}
+	s.polled[name] = p
+}
+
+func (s *State) own(l *Lease, name string) {
+	if l.LeaseID == "" {
+		return
+	}
+	key := leaseID{l.Vault, l.LeaseID}
+	s.owners[key] = append(s.owners[key], owner{name, l.No})
+}
+
+func (s *State) disown(l *Lease, name string) {
+	if l.LeaseID == "" {
+		return
+	}
+	key := leaseID{l.Vault, l.LeaseID}
+	rest := slices.DeleteFunc(s.owners[key], func(o owner) bool { return o == owner{name, l.No} })
+	if len(rest) == 0 {
+		delete(s.owners, key)
+		return
+	}
+	s.owners[key] = rest
+}
+
+func (s *State) ownersOf(l *Lease) []owner { return s.owners[leaseID{l.Vault, l.LeaseID}] }
 
 // Draft is a state with decisions on it that are not in the log yet. It leaves
 // the state below it alone and is thrown away: what was appended is applied to
@@ -136,6 +209,28 @@ func (d *Draft) create(name string) *Name {
 func (d *Draft) drop(name string)                 { d.names[name] = nil }
 func (d *Draft) forgetConfirmations()             {}
 func (d *Draft) forgetIncarnation(string, string) {}
+func (d *Draft) own(*Lease, string)               {}
+func (d *Draft) disown(*Lease, string)            {}
+func (d *Draft) ownersOf(l *Lease) []owner        { return d.base.ownersOf(l) }
+
+// sharer gives another lease that goes on under the lease id of l (L26); nil:
+// there is none. One that is being revoked counts: it is told to Vault once.
+func sharer(t target, name string, l *Lease) *owner {
+	if l.LeaseID == "" {
+		return nil
+	}
+	for _, o := range t.ownersOf(l) {
+		if o == (owner{name, l.No}) {
+			continue
+		}
+		if n := t.Name(o.name); n != nil {
+			if other := n.Lease(o.no); other != nil && other.State != Retired {
+				return &o
+			}
+		}
+	}
+	return nil
+}
 
 // gate tells whether every registered incarnation has confirmed at least seq
 // (P13); in a draft seq may be 0, which nobody can have confirmed yet.

@@ -51,6 +51,10 @@ func (t *term) serveAPI() (*endpoints, error) {
 		api.Subject(api.OpApply, t.name):           e.apply,
 		api.Subject(api.OpRotate, t.name, "*"):     e.rotate,
 		api.Subject(api.OpRevoke, t.name, "*"):     e.revoke,
+		api.Subject(api.OpReissue, t.name):         e.reissue,
+		api.Subject(api.OpStepDown, t.name):        e.stepDown,
+		api.Subject(api.OpShutdown, t.name):        e.shutdown,
+		api.Subject(api.OpAdopt, t.name, "*"):      e.adopt,
 		wire.KeySubject(t.name):                    e.key,
 		wire.Subject(wire.OpGet, t.name, "*"):      e.get,
 		wire.Subject(wire.OpRegister, t.name, "*"): e.register,
@@ -158,6 +162,25 @@ func (e *endpoints) revoke(ctx context.Context, r micro.Request) {
 		return
 	}
 	e.respond(r, api.Done{Seq: seq, Says: "the active lease is retired and being revoked; a new one is acquired"})
+}
+
+func (e *endpoints) reissue(ctx context.Context, r micro.Request) {
+	seq, err := e.decide(ctx, leasecore.Reissue{}, operator(api.OpReissue))
+	if err != nil {
+		e.refuse(r, err)
+		return
+	}
+	e.respond(r, api.Done{Seq: seq, Says: "successors of the active leases are being acquired"})
+}
+
+func (e *endpoints) stepDown(_ context.Context, r micro.Request) {
+	e.term.leave(stepDown)
+	e.respond(r, api.Done{Says: "what is in flight is brought to its end, then the scope is given to a standby"})
+}
+
+func (e *endpoints) shutdown(_ context.Context, r micro.Request) {
+	e.term.leave(shutdown)
+	e.respond(r, api.Done{Says: "all leases are being revoked; then the scope is left alone until an instance is started anew"})
 }
 
 // decide has a command decided and gives the sequence of the log after it.

@@ -35,6 +35,9 @@ func newScope(s *Service, name string) *scope {
 	return &scope{svc: s, name: name, log: s.log.With("scope", name), hints: make(chan struct{}, 1), reload: make(chan struct{}, 1)}
 }
 
+// errLeftAlone says why a scope that was shut down is not claimed.
+var errLeftAlone = errors.New("the scope was shut down by hand and all its leases revoked; restart an instance to lead it again")
+
 // hint has the next claim step happen now.
 func (sc *scope) hint() {
 	select {
@@ -55,7 +58,10 @@ func (sc *scope) depose(why error) {
 
 // restAfterFailure is how long a scope that ended for a failure of ours is left
 // to others before we claim it again.
-const restAfterFailure = 2 * time.Second
+const (
+	restAfterFailure  = 2 * time.Second
+	restAfterStepDown = 5 * time.Second
+)
 
 // run lives until ctx ends; base carries what serves the stopping.
 func (sc *scope) run(ctx, base context.Context) error {
@@ -70,19 +76,25 @@ func (sc *scope) run(ctx, base context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+		rest := restAfterFailure
 		var fenced *journal.Fenced
 		var deposed *epochkv.Fenced
 		switch {
+		case errors.Is(err, errShutDown):
+			continue // standing by keeps off by itself
+		case errors.Is(err, errSteppedDown):
+			rest = restAfterStepDown
 		case errors.As(err, &fenced), errors.As(err, &deposed):
 			sc.log.Error("fenced: standing by", "epoch", t.epoch, "error", err)
 			if sc.svc.cfg.ExitOnFence {
 				return &FencedError{Scope: sc.name, Cause: err}
 			}
+			continue
 		default:
 			sc.log.Error("stepped down: standing by", "epoch", t.epoch, "error", err)
-			if err := pause(ctx, restAfterFailure); err != nil {
-				return nil
-			}
+		}
+		if err := pause(ctx, rest); err != nil {
+			return nil
 		}
 	}
 }
@@ -106,6 +118,7 @@ func (sc *scope) block(err error) {
 // follower folds the log as it grows, so that a takeover costs one claim and
 // one append, not a replay.
 type follower struct {
+	mu         sync.Mutex // the projection, while following
 	projection *projector.Projection
 	cancel     context.CancelFunc
 	done       chan error
@@ -116,11 +129,22 @@ func (sc *scope) follow(ctx context.Context) *follower {
 	f := &follower{projection: projector.New(sc.name, sc.svc.keys.MACKey()), cancel: cancel, done: make(chan error, 1)}
 	go func() {
 		f.done <- sc.svc.journal.Follow(ctx, sc.name, f.projection.LastSeq()+1, func(seq uint64, payload []byte) error {
+			f.mu.Lock()
+			defer f.mu.Unlock()
 			_, err := f.projection.Apply(seq, payload)
 			return err
 		})
 	}()
 	return f
+}
+
+// shutDown tells whether the scope was shut down by hand since our start; and
+// what stopped the projection, if anything did.
+func (f *follower) shutDown(started time.Time) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := &f.projection.State().Head
+	return h.Shutdown && h.ReleasedAt.After(started), f.projection.Stopped()
 }
 
 // stop ends following and gives the projection over.
@@ -142,7 +166,7 @@ func (sc *scope) standBy(ctx context.Context) (*term, error) {
 	}()
 	for {
 		wait := sc.svc.cfg.Heartbeat.Duration()
-		opened, claim, err := sc.step(ctx)
+		opened, claim, err := sc.step(ctx, f)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -198,9 +222,18 @@ func (sc *scope) waitForStep(ctx context.Context, wait time.Duration) error {
 // step makes one claim step (P1): the last opened is read first, and never
 // again in this claim. An instance that can't open the scope's values never
 // claims.
-func (sc *scope) step(ctx context.Context) (*journal.Opened, epochkv.Claim, error) {
+func (sc *scope) step(ctx context.Context, f *follower) (*journal.Opened, epochkv.Claim, error) {
+	if down, err := f.shutDown(sc.svc.started); err != nil {
+		return nil, epochkv.Claim{}, err
+	} else if down {
+		return nil, epochkv.Claim{}, errLeftAlone
+	}
 	opened, err := sc.svc.journal.LastOpened(ctx, sc.name)
-	if err != nil {
+	if errors.Is(err, events.ErrEvent) && opened != nil {
+		// Somebody else wrote under the subject: it is the fence all the same,
+		// and it says nothing of an epoch.
+		sc.log.Error("the last opened event is none that counts; claiming above it", "error", err)
+	} else if err != nil {
 		return nil, epochkv.Claim{}, err
 	}
 	if err := sc.svc.blobs.Probe(ctx, sc.svc.keys, sc.name); err != nil {
@@ -225,7 +258,9 @@ func (sc *scope) open(ctx context.Context, p *projector.Projection, last *journa
 	var expect uint64
 	if last != nil {
 		expect = last.Seq
-		s.noteBehind(sc.log, last.Event.Time)
+		if !last.Event.Time.IsZero() {
+			s.noteBehind(sc.log, last.Event.Time)
+		}
 	}
 	holder := s.cells.HolderID()
 	ev := events.Event{

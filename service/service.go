@@ -45,7 +45,9 @@ type Service struct {
 	opts  Options
 	log   *slog.Logger
 	clock *clock
-	keys  *handover.Keys
+	// started is when New was called, on the holder's clock.
+	started time.Time
+	keys    *handover.Keys
 
 	embedded *server.Server
 	nc       *nats.Conn
@@ -80,6 +82,7 @@ func New(cfg *config.Config, opts Options) (*Service, error) {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Service{cfg: cfg, opts: opts, log: opts.Logger, clock: newClock(), vaults: map[string]*vaultConn{}, scopes: map[string]*scope{}}
+	s.started = s.clock.Now()
 	seed, err := sealSeed(cfg)
 	if err != nil {
 		return nil, err

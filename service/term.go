@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,9 @@ const (
 // ErrBusy says that too much waits already.
 var ErrBusy = errors.New("busy")
 
+// errPanicked says that a command was lost to a defect.
+var errPanicked = errors.New("the command could not be decided because of a defect")
+
 // errNotLeading says that the term is over.
 var errNotLeading = errors.New("this instance does not lead the scope any more")
 
@@ -43,6 +47,7 @@ type request struct {
 	// incarnation confirmed.
 	effect  *leasecore.Effect
 	confirm *confirmation
+	polled  *reading
 	// done, if set, is called on the scope's goroutine once the command was
 	// decided and what it decided is in the log.
 	done func(s *leasecore.State, err error)
@@ -51,6 +56,15 @@ type request struct {
 type confirmation struct {
 	name, incarnation string
 	n                 uint64
+}
+
+// reading is what a poll of a secret without lease came to, for the memory of
+// the state.
+type reading struct {
+	name   string
+	at     time.Time
+	failed bool
+	reread time.Duration
 }
 
 // term is one epoch of a scope under this instance.
@@ -64,21 +78,47 @@ type term struct {
 	dirty      map[string]bool // names to look at once more
 	work       *work
 	views      views
+	anew       anew
 	log        *slog.Logger
 
 	lastSeq  atomic.Uint64
 	names    atomic.Int64
 	draining bool
+	leaving  chan departure
+	going    departure
 
 	endOnce sync.Once
 	ended   chan struct{}
 	endWhy  error
 }
 
+// departure is a way of leaving a scope that somebody asked for.
+type departure int
+
+const (
+	stays    departure = iota
+	stepDown           // give it to a standby
+	shutdown           // revoke everything, then leave it alone (L48)
+)
+
+// errSteppedDown and errShutDown end a term that was left in good order.
+var (
+	errSteppedDown = errors.New("stepped down as asked")
+	errShutDown    = errors.New("shut down as asked")
+)
+
+// leave has the term leave the scope; the first who asks decides how.
+func (t *term) leave(how departure) {
+	select {
+	case t.leaving <- how:
+	default:
+	}
+}
+
 func newTerm(sc *scope, p *projector.Projection, epoch, fence uint64) *term {
 	t := &term{
 		scope: sc, epoch: epoch, projection: p, queue: make(chan request, queueLength), agenda: newAgenda(),
-		dirty: map[string]bool{}, log: sc.log.With("epoch", epoch), ended: make(chan struct{}),
+		dirty: map[string]bool{}, log: sc.log.With("epoch", epoch), ended: make(chan struct{}), leaving: make(chan departure, 1),
 	}
 	t.writer = sc.svc.journal.NewWriter(journal.Term{
 		Scope: sc.name, Epoch: epoch, Fence: fence, Tail: fence, Chain: p.Chain(),
@@ -205,9 +245,13 @@ func (t *term) loop(termCtx, stopping context.Context) error {
 				batch = append(batch, r)
 			case <-timer.C:
 			case <-stop:
-				t.draining, stop = true, nil
-				budget = time.After(t.svc.cfg.ShutdownTimeout.Duration())
-				t.log.Info("stopping: bringing what is in flight to its end")
+				stop = nil
+				budget = t.drain()
+			case t.going = <-t.leaving:
+				budget = t.drain()
+				if t.going == shutdown {
+					batch = append(batch, request{command: leasecore.Shutdown{}, actor: operator("shutdown")})
+				}
 			case <-budget:
 				return fmt.Errorf("stopping: still in flight after %s; the scope is not released", t.svc.cfg.ShutdownTimeout)
 			case <-t.ended:
@@ -238,6 +282,14 @@ func (t *term) loop(termCtx, stopping context.Context) error {
 			return t.why(err)
 		}
 	}
+}
+
+// drain begins to leave: nothing new is begun any more. The result says when
+// the time for it is up.
+func (t *term) drain() <-chan time.Time {
+	t.draining = true
+	t.log.Info("leaving: bringing what is in flight to its end")
+	return time.After(t.svc.cfg.ShutdownTimeout.Duration())
 }
 
 // why gives the reason for which the term was ended, if there is one.
@@ -300,6 +352,9 @@ func (t *term) commit(ctx context.Context, batch []request) error {
 		if c := batch[i].confirm; c != nil {
 			t.projection.State().Confirm(c.name, c.incarnation, c.n)
 		}
+		if p := batch[i].polled; p != nil {
+			t.projection.State().Polled(p.name, p.at, p.failed, p.reread)
+		}
 	}
 	for len(batch) > 0 {
 		evs, results, taken := t.decide(batch)
@@ -330,12 +385,31 @@ func (t *term) decide(batch []request) (evs []events.Event, results []decided, t
 		if at.Actor == (events.Actor{}) {
 			at.Actor = holder
 		}
-		out, err := leasecore.Decide(draft, at, r.command)
+		out, err := t.decideOne(draft, at, r.command)
 		results = append(results, decided{from: len(evs), to: len(evs) + len(out), err: err})
 		evs = append(evs, out...)
 		taken++
 	}
 	return evs, results, taken
+}
+
+// afterPanic is when a name is looked at again whose command could not be
+// decided (L36).
+const afterPanic = maxWait
+
+// decideOne decides one command. A panic is a defect of ours: it costs that
+// command, is reported, and the loop goes on.
+func (t *term) decideOne(draft *leasecore.Draft, at leasecore.At, c leasecore.Command) (out []events.Event, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.log.Error("deciding a command panicked; this is a defect, please report it", "command", fmt.Sprintf("%T", c), "stack", string(debug.Stack()))
+			out, err = nil, fmt.Errorf("%w: %T", errPanicked, c)
+			if tick, ok := c.(leasecore.Tick); ok {
+				t.agenda.set(tick.Name, at.Now.Add(afterPanic), true)
+			}
+		}
+	}()
+	return leasecore.Decide(draft, at, c)
 }
 
 // append appends events and applies what is new in the log. More than one append
@@ -345,6 +419,10 @@ func (t *term) append(ctx context.Context, evs []events.Event) (landed bool, err
 	for len(evs) > 0 {
 		part := evs[:min(len(evs), journal.MaxBatch)]
 		result, err := t.writer.Append(ctx, part)
+		for errors.Is(err, journal.ErrTooLarge) && len(part) > 1 {
+			part = part[:len(part)/2]
+			result, err = t.writer.Append(ctx, part)
+		}
 		if err != nil {
 			return false, err
 		}
@@ -451,7 +529,7 @@ func (t *term) refuseRest() {
 // is given back.
 func (t *term) inFlight() bool {
 	for n := range t.projection.State().Names() {
-		if n.InFlight() {
+		if n.InFlight() || t.going == shutdown && len(n.Leases) > 0 {
 			return true
 		}
 	}
@@ -460,12 +538,20 @@ func (t *term) inFlight() bool {
 
 // release ends the term in good order: the log says so, then the cell (E18).
 func (t *term) release(ctx context.Context) error {
-	if err := t.commit(ctx, []request{{command: leasecore.Release{Holder: t.svc.cells.HolderID()}}}); err != nil {
+	release := leasecore.Release{Holder: t.svc.cells.HolderID(), Shutdown: t.going == shutdown}
+	if err := t.commit(ctx, []request{{command: release}}); err != nil {
 		return fmt.Errorf("recording the release: %w", err)
 	}
 	if err := t.svc.cells.Release(ctx, t.name); err != nil {
 		return fmt.Errorf("releasing the scope: %w", err)
 	}
 	t.log.Info("released")
-	return nil
+	switch t.going {
+	case stepDown:
+		return errSteppedDown
+	case shutdown:
+		return errShutDown
+	default:
+		return nil
+	}
 }

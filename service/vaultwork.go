@@ -26,6 +26,7 @@ type job struct {
 	incarnation leasecore.Incarnation
 	deadline    time.Time // of the hand-over in flight
 	reverted    bool
+	replaces    uint64 // the active lease when it began
 }
 
 // guardMargin is how much longer than its lease a guard is asked to live.
@@ -64,6 +65,11 @@ func failed(err error) *leasecore.Failed {
 // seals the values away. Whatever may be left in Vault is told with a failure.
 func (j *job) acquire(ctx context.Context) (request, bool) {
 	done := leasecore.AcquireDone{Name: j.effect.Name, Lease: j.lease.No}
+	if j.lease.Reason == events.ReasonAnew {
+		if grant, ok := j.anew.take(j.effect.Name); ok {
+			return j.acquireAnew(ctx, done, grant)
+		}
+	}
 	v, err := j.vault()
 	if err != nil {
 		done.Err = failed(err)
@@ -202,7 +208,7 @@ func (j *job) renew(ctx context.Context) (request, bool) {
 	done := leasecore.RenewDone{Name: j.effect.Name, Lease: j.lease.No}
 	v, err := j.vault()
 	if err == nil {
-		done.Renewed, err = j.renewBoth(ctx, v)
+		done.Renewed, done.Anew, err = j.renewBoth(ctx, v)
 	}
 	if err != nil {
 		done.Err = failed(err)
@@ -210,21 +216,22 @@ func (j *job) renew(ctx context.Context) (request, bool) {
 	return request{command: done}, ctx.Err() == nil
 }
 
-func (j *job) renewBoth(ctx context.Context, v *vaultConn) (*events.Renewed, error) {
+func (j *job) renewBoth(ctx context.Context, v *vaultConn) (renewed *events.Renewed, isNew bool, err error) {
 	r, err := v.client.RenewLease(ctx, j.lease.LeaseID, j.lease.TTL)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
+	isNew = j.noteAnew(r)
 	out := &events.Renewed{TTL: exact(r.TTL), SentAt: j.svc.wall(r.SentAt), Renewable: r.Renewable, Suspect: r.Suspect, Warnings: r.Warnings}
 	if j.lease.Guard == "" {
-		return out, nil
+		return out, isNew, nil
 	}
 	granted, err := v.client.ExtendGuard(ctx, j.lease.Guard, j.guardLife())
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	out.GuardTTL = events.FromDuration(granted)
-	return out, nil
+	return out, isNew, nil
 }
 
 // revoke revokes the lease, then its guard, then purges the values; all of it

@@ -98,7 +98,7 @@ func (w *work) start(ctx context.Context, cancel context.CancelFunc, e leasecore
 // safety is the log.
 func (w *work) fresh(ctx context.Context, e leasecore.Effect) error {
 	switch e.Kind {
-	case leasecore.Verify, leasecore.Extend, leasecore.Renew:
+	case leasecore.Verify, leasecore.Extend, leasecore.Renew, leasecore.Poll:
 		return nil
 	}
 	for w.term.svc.cells.FreshEnough(time.Now()) != nil {
@@ -123,7 +123,7 @@ func (w *work) plan(e leasecore.Effect) func(context.Context) (request, bool) {
 	if h := name.Handover; h != nil {
 		job.deadline = h.Started.Add(h.Budget)
 	}
-	job.reverted = name.Reverted
+	job.reverted, job.replaces = name.Reverted, name.Active
 	switch e.Kind {
 	case leasecore.Acquire:
 		return job.acquire
@@ -137,6 +137,8 @@ func (w *work) plan(e leasecore.Effect) func(context.Context) (request, bool) {
 		return job.tell
 	case leasecore.Renew:
 		return job.renew
+	case leasecore.Poll:
+		return job.poll
 	default:
 		return job.revoke
 	}

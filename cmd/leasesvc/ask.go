@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/leasesvc/leasesvc/consumer"
+	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/service/api"
 )
 
@@ -281,4 +282,73 @@ func printJSON(v any) error {
 	enc := json.NewEncoder(os.Stdout)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
+}
+
+type reissueCmd struct {
+	connection
+	Name string `arg:"" optional:"" help:"Only this name."`
+}
+
+func (c reissueCmd) Run(ctx context.Context) error {
+	return c.ask(ctx, func(ctx context.Context, _ *nats.Conn, client *api.Client) error {
+		if c.Name != "" {
+			return printDone(client.Rotate(ctx, c.Scope, c.Name))
+		}
+		return printDone(client.Reissue(ctx, c.Scope))
+	})
+}
+
+type stepDownCmd struct {
+	connection
+	Target string `arg:"" name:"scope" optional:"" help:"The scope; not needed where only one is led."`
+}
+
+func (c stepDownCmd) Run(ctx context.Context) error {
+	if c.Target != "" {
+		c.Scope = c.Target
+	}
+	return c.ask(ctx, func(ctx context.Context, _ *nats.Conn, client *api.Client) error {
+		return printDone(client.StepDown(ctx, c.Scope))
+	})
+}
+
+type shutdownCmd struct {
+	connection
+	Target string `arg:"" name:"scope" help:"The scope."`
+	Revoke bool   `required:"" help:"Say that you mean it: every lease of the scope is revoked, whoever uses it."`
+}
+
+func (c shutdownCmd) Run(ctx context.Context) error {
+	c.Scope = c.Target
+	return c.ask(ctx, func(ctx context.Context, _ *nats.Conn, client *api.Client) error {
+		return printDone(client.Shutdown(ctx, c.Scope))
+	})
+}
+
+type adoptCmd struct {
+	connection
+	Name       string        `arg:"" help:"The name."`
+	LeaseID    string        `required:"" help:"The lease id that Vault gave."`
+	TTL        time.Duration `required:"" help:"How long the lease lives from now."`
+	Renewable  bool          `help:"The lease can be renewed."`
+	ServiceKey string        `required:"" env:"LEASESVC_SERVICE_KEY" help:"The service's public key (see: leasesvc status)."`
+}
+
+// adoptable bounds the values that are read from standard input, in bytes.
+const adoptable = 1 << 20
+
+// Run reads the values, a JSON object, from standard input.
+func (c adoptCmd) Run(ctx context.Context) error {
+	values, err := io.ReadAll(io.LimitReader(os.Stdin, adoptable+1))
+	if err != nil {
+		return fmt.Errorf("reading the values from standard input: %w", err)
+	}
+	if len(values) > adoptable || !json.Valid(values) {
+		return fmt.Errorf("standard input must be a JSON object of at most %d bytes with the credential's values", adoptable)
+	}
+	return c.ask(ctx, func(ctx context.Context, _ *nats.Conn, client *api.Client) error {
+		return printDone(client.Adopt(ctx, c.Scope, c.Name, c.ServiceKey, api.Adoption{
+			LeaseID: c.LeaseID, TTL: events.FromDuration(c.TTL), Renewable: c.Renewable, Values: values, Until: time.Now().Add(time.Minute),
+		}))
+	})
 }

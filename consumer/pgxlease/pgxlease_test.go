@@ -317,6 +317,7 @@ func TestATransactionHoldsTheConfirmationUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // Close waits for it
 	to := s.holder.AwaitRegistered("db", 1)[0].To()
 	if got, err := s.holder.Prepare(ctx, to, two, 10*time.Second); err != nil || !got.Yes() {
 		t.Fatalf("%+v, %v", got, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+	"github.com/nats-io/nkeys"
 )
 
 // Client asks the holders of scopes.
@@ -22,8 +23,11 @@ func NewClient(nc *nats.Conn) *Client { return &Client{nc: nc} }
 // ErrNobodyLeads says that no instance answers for a scope.
 var ErrNobodyLeads = errors.New("no instance leads the scope")
 
+// settled is how long after an answer no further one is waited for.
+const settled = 100 * time.Millisecond
+
 // Scopes asks who is there and gives the scopes that are led, sorted. It waits
-// for answers for the time given.
+// for the first answer for the time given, and for others a short while more.
 func (c *Client) Scopes(ctx context.Context, within time.Duration) ([]string, error) {
 	inbox := c.nc.NewRespInbox()
 	answers := make(chan *nats.Msg, 256)
@@ -38,6 +42,7 @@ func (c *Client) Scopes(ctx context.Context, within time.Duration) ([]string, er
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	var scopes []string
+	rest := make(<-chan time.Time)
 	for {
 		select {
 		case m := <-answers:
@@ -47,11 +52,14 @@ func (c *Client) Scopes(ctx context.Context, within time.Duration) ([]string, er
 			}
 			if json.Unmarshal(m.Data, &info) == nil && info.Metadata[MetadataScope] != "" {
 				scopes = append(scopes, info.Metadata[MetadataScope])
+				rest = time.After(settled)
 			}
+			continue
+		case <-rest:
 		case <-ctx.Done():
-			slices.Sort(scopes)
-			return slices.Compact(scopes), nil
 		}
+		slices.Sort(scopes)
+		return slices.Compact(scopes), nil
 	}
 }
 
@@ -80,11 +88,56 @@ func (c *Client) Apply(ctx context.Context, scope string) (Done, error) {
 	return ask[Done](ctx, c, Subject(OpApply, scope))
 }
 
+// Reissue asks for successors of all active leases of a scope.
+func (c *Client) Reissue(ctx context.Context, scope string) (Done, error) {
+	return ask[Done](ctx, c, Subject(OpReissue, scope))
+}
+
+// StepDown has the holder give a scope to a standby.
+func (c *Client) StepDown(ctx context.Context, scope string) (Done, error) {
+	return ask[Done](ctx, c, Subject(OpStepDown, scope))
+}
+
+// Shutdown has the holder revoke all that it owns and leave the scope.
+func (c *Client) Shutdown(ctx context.Context, scope string) (Done, error) {
+	return ask[Done](ctx, c, Subject(OpShutdown, scope))
+}
+
+// Adopt hands a lease over that was obtained elsewhere, sealed to the service's
+// public key by a key of this call's own.
+func (c *Client) Adopt(ctx context.Context, scope, name, serviceKey string, a Adoption) (Done, error) {
+	own, err := nkeys.CreateCurveKeys()
+	if err != nil {
+		return Done{}, fmt.Errorf("making a key to seal with: %w", err)
+	}
+	defer own.Wipe()
+	public, err := own.PublicKey()
+	if err != nil {
+		return Done{}, fmt.Errorf("making a key to seal with: %w", err)
+	}
+	plain, err := json.Marshal(a)
+	if err != nil {
+		return Done{}, fmt.Errorf("encoding the adoption: %w", err)
+	}
+	sealed, err := own.Seal(plain, serviceKey)
+	if err != nil {
+		return Done{}, fmt.Errorf("sealing to the service's key: %w", err)
+	}
+	m := nats.NewMsg(Subject(OpAdopt, scope, name))
+	m.Header.Set(HeaderXKey, public)
+	m.Data = sealed
+	return send[Done](ctx, c, m)
+}
+
 // ask sends a request and reads the answer: a T, or a [*Problem] as the error.
 func ask[T any](ctx context.Context, c *Client, subject string) (T, error) {
+	return send[T](ctx, c, nats.NewMsg(subject))
+}
+
+func send[T any](ctx context.Context, c *Client, request *nats.Msg) (T, error) {
 	var out T
-	m, err := c.nc.RequestWithContext(ctx, subject, nil)
-	op, rest, _ := strings.Cut(strings.TrimPrefix(subject, "leasesvc."), ".")
+	m, err := c.nc.RequestMsgWithContext(ctx, request)
+	op, rest, _ := strings.Cut(strings.TrimPrefix(request.Subject, "leasesvc."), ".")
 	scope, _, _ := strings.Cut(rest, ".")
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"encoding/json"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -9,12 +11,33 @@ import (
 
 // The operations.
 const (
-	OpStatus = "status"
-	OpLeases = "leases"
-	OpRotate = "rotate"
-	OpRevoke = "revoke"
-	OpApply  = "apply"
+	OpStatus   = "status"
+	OpLeases   = "leases"
+	OpRotate   = "rotate"
+	OpRevoke   = "revoke"
+	OpApply    = "apply"
+	OpReissue  = "reissue"
+	OpAdopt    = "adopt"
+	OpStepDown = "step-down"
+	OpShutdown = "shutdown"
 )
+
+// HeaderXKey carries the public curve key that an adoption is sealed with.
+const HeaderXKey = "Leasesvc-XKey"
+
+// Adoption is a lease obtained elsewhere, with its values; it is sealed as a
+// whole to the service's key (L51).
+type Adoption struct {
+	LeaseID   string          `json:"lease_id"`
+	TTL       events.Seconds  `json:"ttl_s"`
+	Renewable bool            `json:"renewable"`
+	Values    json.RawMessage `json:"values"`
+	// Until bounds how long the sealed message may be used.
+	Until time.Time `json:"until"`
+}
+
+// LogValue implements slog.LogValuer: never the values.
+func (a Adoption) LogValue() slog.Value { return slog.StringValue("adoption of a lease") }
 
 // ServiceName is the name of the NATS micro service; its metadata names the
 // scope under MetadataScope.

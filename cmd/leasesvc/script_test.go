@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/leasesvc/leasesvc/devvault"
+	"github.com/leasesvc/leasesvc/internal/natstest"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"leasesvc": main})
+}
+
+// TestScripts runs the program as a person would: what it prints, and what it
+// exits with. Scripts that begin with "service-" find NATS and a Vault.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			seed := filepath.Join(env.WorkDir, "seal.key")
+			if err := os.WriteFile(seed, []byte(testSeed(t)), 0o600); err != nil {
+				return err
+			}
+			matched, err := filepath.Match("script-service-*", filepath.Base(env.WorkDir))
+			if err != nil || !matched {
+				return err
+			}
+			return withServers(t, env)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exitcode": exitCodeIs,
+			"eventually": func(ts *testscript.TestScript, neg bool, args []string) {
+				eventually(ts, args)
+			},
+		},
+	})
+}
+
+// exitCodeIs runs a command and checks its exit code: exitcode 2 leasesvc ...
+func exitCodeIs(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec(args[1], args[2:]...)
+	got := "0"
+	if code, ok := err.(interface{ ExitCode() int }); ok {
+		got = fmt.Sprint(code.ExitCode())
+	}
+	if got != args[0] {
+		ts.Fatalf("exit code %s, want %s (%v)", got, args[0], err)
+	}
+}
+
+// eventually runs a command until it succeeds.
+func eventually(ts *testscript.TestScript, args []string) {
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		err := ts.Exec(args[0], args[1:]...)
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%v never succeeded: %v", args, err)
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+}
+
+func testSeed(t *testing.T) string {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout := os.Stdout
+	os.Stdout = w
+	err = sealKeyNewCmd{}.Run()
+	os.Stdout = stdout
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// withServers gives a script NATS ($NATS) and a Vault ($VAULT, $TOKEN) with two
+// secrets in it.
+func withServers(t *testing.T, env *testscript.Env) error {
+	ns := natstest.Start(t)
+	v, err := devvault.New(devvault.Config{})
+	if err != nil {
+		return err
+	}
+	if err := v.Start("127.0.0.1:0"); err != nil {
+		return err
+	}
+	env.Defer(v.Close)
+	for path, body := range map[string]any{
+		"auth/token/roles/leasesvc": map[string]any{"orphan": true, "renewable": true},
+		"secret/data/mail":          map[string]any{"data": map[string]any{"user": "postmaster", "password": "s3cret-of-mail", "port": 0, "tls": false}},
+	} {
+		if _, err := v.Do(context.Background(), "POST", path, body); err != nil {
+			return err
+		}
+	}
+	env.Setenv("NATS", ns.URL())
+	env.Setenv("LEASESVC_SERVER", ns.URL())
+	env.Setenv("VAULT", v.URL())
+	env.Setenv("TOKEN", v.RootToken().Reveal())
+	return nil
+}

@@ -1,0 +1,82 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/leasecore"
+	"github.com/leasesvc/leasesvc/service/api"
+)
+
+// adoptTries bounds how often an adoption is tried again because another lease
+// took the number that its values were sealed under.
+const adoptTries = 10
+
+// adopt takes a lease over that was obtained elsewhere (L51): its values are
+// sealed under the next number, then it is tracked, and then handed over like
+// any other, with everybody asked.
+func (e *endpoints) adopt(ctx context.Context, r micro.Request) {
+	name := nameOf(r)
+	a, err := e.openAdoption(r)
+	if err != nil {
+		e.refuse(r, fmt.Errorf("%s: %w", name, err))
+		return
+	}
+	for range adoptTries {
+		var seq uint64
+		if seq, err = e.adoptOnce(ctx, name, a); !errors.Is(err, leasecore.ErrNumber) {
+			if err == nil {
+				e.respond(r, api.Done{Seq: seq, Says: "the lease is ours now and is handed over"})
+				return
+			}
+			break
+		}
+	}
+	e.refuse(r, err)
+}
+
+func (e *endpoints) openAdoption(r micro.Request) (api.Adoption, error) {
+	var a api.Adoption
+	plain, err := e.term.svc.keys.Open(r.Headers().Get(api.HeaderXKey), r.Data())
+	if err != nil {
+		return a, err
+	}
+	if err := json.Unmarshal(plain, &a); err != nil {
+		return a, errors.New("the adoption can't be read") // its text may hold values
+	}
+	switch {
+	case a.Until.Before(e.term.svc.clock.Now()):
+		return a, errors.New("the adoption is past its time; send it anew")
+	case keysOf(a.Values) == nil:
+		return a, errors.New("the adoption has no values")
+	}
+	return a, nil
+}
+
+func (e *endpoints) adoptOnce(ctx context.Context, name string, a api.Adoption) (uint64, error) {
+	t := e.term
+	next, err := t.do(ctx, leasecore.Tick{}, events.Actor{}, func(s *leasecore.State) any { return s.LastLease + 1 })
+	if err != nil {
+		return 0, err
+	}
+	no, v := next.(uint64), t.views.get(name)
+	if v == nil || v.definition == nil {
+		return 0, fmt.Errorf("%s: %w", name, leasecore.ErrUnknownName)
+	}
+	sealed, err := t.svc.keys.SealAtRest(t.name, name, no, a.Values)
+	if err != nil {
+		return 0, err
+	}
+	if err := t.svc.blobs.Put(ctx, t.name, name, no, sealed); err != nil {
+		return 0, err
+	}
+	return e.decide(ctx, leasecore.Adopt{Name: name, Lease: no, Adopted: events.Adopted{Acquired: events.Acquired{
+		LeaseID: a.LeaseID, TTL: a.TTL, Renewable: a.Renewable, SentAt: t.svc.clock.Now(), Keys: keysOf(a.Values),
+		Public: public(v.definition, a.Values), Fingerprint: t.svc.fingerprint(a.Values),
+	}}}, operator(api.OpAdopt))
+}
