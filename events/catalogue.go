@@ -349,6 +349,7 @@ const (
 	LeftByItself = "deregistered"
 	LeftSilent   = "no-responders"
 	LeftByHand   = "removed-by-hand"
+	LeftUnnamed  = "not-named" // by the definition in force
 )
 
 // Left says that an incarnation need not be asked any more.

@@ -219,7 +219,8 @@ func (r *rig) read() ([]events.Event, *projector.Projection) {
 	}
 	p := projector.New(scope, r.keys.MACKey())
 	var out []events.Event
-	err = r.log.Replay(ctx, scope, 1, st.LastSeq, func(seq uint64, payload []byte) error {
+	err = r.log.Replay(ctx, scope, 1, st.LastSeq, func(m journal.Message) error {
+		seq, payload := m.Seq, m.Payload
 		e, err := p.Apply(seq, payload)
 		if e != nil {
 			out = append(out, *e)

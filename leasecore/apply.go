@@ -255,7 +255,7 @@ func (n *Name) install(h *Head, l *Lease, e *events.Event, d *events.Installed) 
 		o := &n.Leases[i]
 		if o.State == Active || o.State == Kept {
 			o.State, o.GateN = Grace, e.Seq
-			o.GoodUntil = e.Time.Add(d.GoodFor.Duration())
+			o.ReplacedAt, o.GoodFor = e.Time, d.GoodFor.Duration()
 			o.RetireAt = e.Time.Add(max(d.RetireAfter.Duration(), d.GoodFor.Duration()))
 		}
 	}

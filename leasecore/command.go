@@ -34,6 +34,8 @@ type ApplyDefinitions struct {
 	Revision    uint64
 	Digest      string
 	Definitions map[string]events.Definition
+	// Insecure accepts consumers that no definition names.
+	Insecure bool
 }
 
 // Failed is how an effect went wrong.

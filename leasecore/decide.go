@@ -96,7 +96,7 @@ func (w *decision) applyDefinitions(c ApplyDefinitions) error {
 	case c.Revision == w.h.Revision:
 		return nil
 	}
-	for _, name := range w.base.SortedNames() {
+	for _, name := range w.sortedNames() {
 		n := w.Name(name)
 		if _, still := c.Definitions[name]; !still && n.Definition != nil {
 			w.emit(name, 0, &events.Removed{Revision: c.Revision})
@@ -109,10 +109,28 @@ func (w *decision) applyDefinitions(c ApplyDefinitions) error {
 			continue // untouched
 		}
 		w.emit(name, 0, &events.Applied{Revision: c.Revision, Definition: &def})
+		if !c.Insecure {
+			w.dropUnnamed(name, &def)
+		}
 		w.settle(name)
 	}
 	w.emit(events.DefinitionsName, 0, &events.Applied{Revision: c.Revision, Digest: c.Digest})
 	return nil
+}
+
+// dropUnnamed has the incarnations leave whose consumer the definition does not
+// name any more: they could not register again, and would be waited for.
+func (w *decision) dropUnnamed(name string, def *events.Definition) {
+	for _, in := range slices.Clone(w.Name(name).Consumers) {
+		if !names(def, in.Consumer, in.Key) {
+			w.emit(name, 0, &events.Left{Incarnation: in.ID, Reason: events.LeftUnnamed})
+		}
+	}
+}
+
+// names tells whether a definition names a consumer with this key.
+func names(def *events.Definition, consumer, key string) bool {
+	return slices.ContainsFunc(def.Consumers, func(k events.Consumer) bool { return k.Name == consumer && k.Key == key && key != "" })
 }
 
 // lease finds what an outcome is about, in the state it must be in for the
@@ -302,7 +320,7 @@ func (w *decision) register(c Register) error {
 		return fmt.Errorf("%s: %w", c.Name, ErrUnknownName)
 	}
 	r := c.Registration
-	if !c.Insecure && !slices.ContainsFunc(n.Definition.Consumers, func(k events.Consumer) bool { return k.Name == r.Consumer && k.Key == r.Key && k.Key != "" }) {
+	if !c.Insecure && !names(n.Definition, r.Consumer, r.Key) {
 		return fmt.Errorf("%s, consumer %s: %w", c.Name, r.Consumer, ErrNotAConsumer)
 	}
 	if now := n.instance(r.Consumer, r.Instance); now != nil {
@@ -382,7 +400,7 @@ func (w *decision) adopt(c Adopt) error {
 
 // reissue requests successors wherever one may be requested now.
 func (w *decision) reissue() {
-	for _, name := range w.base.SortedNames() {
+	for _, name := range w.sortedNames() {
 		n := w.Name(name)
 		if n.Definition == nil || n.Active == 0 || n.Candidate != 0 || n.Handover != nil || w.mayAcquire(n, false) != "" || w.at.Draining {
 			continue
@@ -395,7 +413,7 @@ func (w *decision) reissue() {
 // shutdown retires all that is owned and ignores every back-off. What is only
 // intended is left to its guard, or to its outcome.
 func (w *decision) shutdown() {
-	for _, name := range w.base.SortedNames() {
+	for _, name := range w.sortedNames() {
 		for _, l := range slices.Clone(w.Name(name).Leases) {
 			if l.State != Requested && l.State != Retired && l.State != Revoking {
 				w.emit(name, l.No, &events.Retired{Reason: events.RetiredShutdown})

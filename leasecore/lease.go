@@ -96,9 +96,11 @@ type Lease struct {
 	// GateN is the log sequence that every registered incarnation must have
 	// confirmed before the lease may be revoked (P13).
 	GateN uint64
-	// GoodUntil is when the last promise to readers ends, RetireAt when the
-	// lease goes though somebody has not confirmed. Both only in Grace.
-	GoodUntil, RetireAt time.Time
+	// ReplacedAt is when its successor was decided on, GoodFor what readers
+	// were promised, RetireAt when the lease goes though somebody has not
+	// confirmed. All only in Grace.
+	ReplacedAt, RetireAt time.Time
+	GoodFor              time.Duration
 }
 
 // Expires gives the earlier end of lease and guard; false: it does not expire.
@@ -107,7 +109,7 @@ func (l *Lease) Expires() (time.Time, bool) {
 	if l.TTL > 0 {
 		end = l.GrantedAt.Add(l.TTL)
 	}
-	if l.Guard != "" && l.GuardTTL > 0 {
+	if l.LeaseID != "" && l.Guard != "" && l.GuardTTL > 0 {
 		if g := l.GuardAt.Add(l.GuardTTL); end.IsZero() || g.Before(end) {
 			end = g
 		}
@@ -130,7 +132,7 @@ func (l *Lease) held() bool {
 	case HandingOver, RollingBack, Active, Grace, Kept:
 		return true
 	case Acquired:
-		return l.Guard == "" || l.GuardExtended
+		return l.extended()
 	default:
 		return false
 	}

@@ -213,7 +213,7 @@ func (s *State) Wake(name string, now time.Time) (time.Time, bool) {
 func (s *State) wakeForLease(w *wake, n *Name, l *Lease) {
 	w.at(l.Retry.At)
 	if l.State == Grace {
-		w.at(l.GoodUntil)
+		w.at(s.promised(n, l))
 		w.at(l.RetireAt)
 	}
 	if l.State == Revoking || l.State == Requested {

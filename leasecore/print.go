@@ -86,7 +86,7 @@ func (l *Lease) print(b *strings.Builder) {
 		fmt.Fprintf(b, " gate=%d", l.GateN)
 	}
 	if l.State == Grace {
-		fmt.Fprintf(b, " good-until=%s retire-at=%s", stamp(l.GoodUntil), stamp(l.RetireAt))
+		fmt.Fprintf(b, " good-until=%s retire-at=%s", stamp(l.ReplacedAt.Add(l.GoodFor)), stamp(l.RetireAt))
 	}
 	b.WriteByte('\n')
 }

@@ -230,7 +230,8 @@ func (n *Name) sameAgain(c *Lease) bool {
 
 // extended tells whether the lease outlives a crash of ours by design: its
 // guard was extended, or there is none (P5).
-func (l *Lease) extended() bool { return l.Guard == "" || l.GuardExtended }
+// A secret without lease hangs on nothing.
+func (l *Lease) extended() bool { return l.Guard == "" || l.LeaseID == "" || l.GuardExtended }
 
 // readyToHandOver tells whether nothing but the hand-over is left to prove.
 func (n *Name) readyToHandOver(c *Lease) bool {
@@ -291,7 +292,7 @@ func (w *decision) stepHeld(n *Name, l *Lease) bool {
 			}
 			w.emit(n.Name, l.No, &events.Retired{Reason: reason, CutOff: missing})
 			return true
-		case len(missing) == 0 && !w.at.Now.Before(l.GoodUntil):
+		case len(missing) == 0 && !w.at.Now.Before(w.base.promised(n, l)):
 			return w.retire(n, l, events.RetiredReplaced) // P13
 		}
 	case l.State == Kept && n.Handover == nil && w.gate(n, n.N):
@@ -344,7 +345,7 @@ func (w *decision) mayAcquire(n *Name, byItself bool) string {
 	if n.Definition.NeedsConsumer() && len(n.Consumers) == 0 && (byItself || n.Active == 0) {
 		return "only a consumer can prove this credential, and none has registered"
 	}
-	if k := n.keptNo(); k != 0 && !n.nearEnd(w.at.Now) {
+	if k, many := n.kept(); many > 1 || many == 1 && !n.nearEnd(w.at.Now) {
 		return fmt.Sprintf("lease %d was rolled back and a consumer may still live on it", k) // L22
 	}
 	return ""
@@ -366,13 +367,15 @@ func (n *Name) lastFailure() string {
 	return n.Pending.Failure.Kind
 }
 
-func (n *Name) keptNo() uint64 {
+// kept gives a lease that was rolled back without everybody's word, and how many
+// there are: one is waited for while the active lease lives, two in any case.
+func (n *Name) kept() (no uint64, many int) {
 	for i := range n.Leases {
 		if n.Leases[i].State == Kept {
-			return n.Leases[i].No
+			no, many = n.Leases[i].No, many+1
 		}
 	}
-	return 0
+	return no, many
 }
 
 // nearEnd tells whether the active lease ends too soon to wait any longer.

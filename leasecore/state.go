@@ -42,6 +42,9 @@ type State struct {
 	// polled holds, per name, the last reading of its secret without lease
 	// (L38). It is memory as well.
 	polled map[string]polled
+	// installed holds, per name, when this holder knew its last commit to be in
+	// the log: until then readers were still promised the lease before.
+	installed map[string]time.Time
 	// owners holds who has a lease id, where there is one (L26).
 	owners map[leaseID][]owner
 }
@@ -68,7 +71,7 @@ type owner struct {
 func NewState(scope string) *State {
 	return &State{
 		Head: Head{Scope: scope}, names: map[string]*Name{}, confirmed: map[confirmation]uint64{},
-		polled: map[string]polled{}, owners: map[leaseID][]owner{},
+		polled: map[string]polled{}, installed: map[string]time.Time{}, owners: map[leaseID][]owner{},
 	}
 }
 
@@ -126,10 +129,33 @@ func (s *State) create(name string) *Name {
 func (s *State) drop(name string) {
 	delete(s.names, name)
 	delete(s.polled, name)
+	delete(s.installed, name)
 }
 func (s *State) forgetConfirmations() { clear(s.confirmed) }
 func (s *State) forgetIncarnation(name, incarnation string) {
 	delete(s.confirmed, confirmation{name, incarnation})
+}
+
+// Installed remembers when a commit of this holder was known to be in the log.
+// Like [State.Confirm] it is no event.
+func (s *State) Installed(name string, at time.Time) {
+	if s.names[name] != nil {
+		s.installed[name] = at
+	}
+}
+
+// promised gives when the last promise of a replaced lease ends: good_for after
+// readers began to see its successor. Readers of an earlier holder saw it at the
+// latest when our epoch began.
+func (s *State) promised(n *Name, l *Lease) time.Time {
+	since := l.ReplacedAt
+	if at := s.installed[n.Name]; l.GateN > s.Fence && at.After(since) {
+		since = at
+	}
+	if l.GateN < s.Fence && s.OpenedAt.After(since) {
+		since = s.OpenedAt
+	}
+	return since.Add(l.GoodFor)
 }
 
 // Polled remembers a reading of a secret without lease, which failed or not, and
@@ -186,6 +212,23 @@ func (d *Draft) Name(name string) *Name {
 		return n
 	}
 	return d.base.names[name]
+}
+
+// sortedNames gives the names that are there in the draft, in their order.
+func (d *Draft) sortedNames() []string {
+	var out []string
+	for name := range d.base.names {
+		if d.Name(name) != nil {
+			out = append(out, name)
+		}
+	}
+	for name, n := range d.names {
+		if n != nil && d.base.names[name] == nil {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 func (d *Draft) head() *Head { return &d.h }

@@ -72,6 +72,9 @@ func (e *endpoints) got(ctx context.Context, r micro.Request) ([]byte, error) {
 		return nil, wire.Refusal{Code: wire.CodeMalformed, Message: err.Error()}
 	}
 	t, name := e.term, nameOf(r)
+	if err := t.svc.cells.FreshEnough(time.Now()); err != nil {
+		return nil, errNotLeading // what we see may be over (E21)
+	}
 	v, now := t.views.get(name), t.svc.clock.Now()
 	switch {
 	case v == nil || v.definition == nil:
@@ -177,6 +180,9 @@ func (e *endpoints) registered(ctx context.Context, r micro.Request) ([]byte, er
 	}
 	at, err := e.doRegister(ctx, reg, func(s *leasecore.State) any {
 		n := s.Name(reg.Name)
+		if n == nil || n.Definition == nil {
+			return nil // removed since, in the same batch
+		}
 		m := moment{answer: wire.Answer{
 			Scope: t.name, Name: reg.Name, Incarnation: reg.Incarnation, Nonce: reg.Nonce, Epoch: s.Epoch, N: n.N,
 		}}
@@ -188,7 +194,10 @@ func (e *endpoints) registered(ctx context.Context, r micro.Request) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	m := at.(moment)
+	m, there := at.(moment)
+	if !there {
+		return nil, leasecore.ErrUnknownName
+	}
 	if m.answer.Lease != 0 {
 		if m.answer.Values, err = t.svc.values(ctx, t.name, reg.Name, m.answer.Lease); err != nil {
 			return nil, err

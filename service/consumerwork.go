@@ -91,8 +91,12 @@ func (j *job) prepare(ctx context.Context) (request, bool) {
 	if err != nil {
 		return j.again(ctx)
 	}
+	reason := answer.Reason
+	if reason != "" { // who wrote it may not have redacted it
+		reason = wire.Reason(errors.New(reason), values, publicOf(j.definition, j.lease.Public))
+	}
 	return request{command: leasecore.Answered{
-		Name: j.effect.Name, N: j.effect.N, Incarnation: j.incarnation.ID, Yes: answer.Yes(), Reason: answer.Reason,
+		Name: j.effect.Name, N: j.effect.N, Incarnation: j.incarnation.ID, Yes: answer.Yes(), Reason: reason,
 	}}, true
 }
 

@@ -61,7 +61,7 @@ func (t *term) applyFile(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = t.do(ctx, leasecore.ApplyDefinitions{Revision: defs.Revision, Digest: defs.Digest(), Definitions: defs.Leases}, events.Actor{Name: "operator/definitions-file", Claimed: true}, nil)
+	_, err = t.do(ctx, leasecore.ApplyDefinitions{Revision: defs.Revision, Digest: defs.Digest(), Definitions: defs.Leases, Insecure: t.svc.cfg.InsecureConsumers}, events.Actor{Name: "operator/definitions-file", Claimed: true}, nil)
 	switch {
 	case errors.Is(err, leasecore.ErrRevision):
 		return fmt.Sprintf("%s has revision %d, in force is %d: nothing was applied", defs.File, defs.Revision, before), nil

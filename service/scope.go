@@ -35,6 +35,9 @@ func newScope(s *Service, name string) *scope {
 	return &scope{svc: s, name: name, log: s.log.With("scope", name), hints: make(chan struct{}, 1), reload: make(chan struct{}, 1)}
 }
 
+// errDeposedOpening says that the claim was lost while its epoch was opened.
+var errDeposedOpening = errors.New("deposed while the epoch was being opened")
+
 // errLeftAlone says why a scope that was shut down is not claimed.
 var errLeftAlone = errors.New("the scope was shut down by hand and all its leases revoked; restart an instance to lead it again")
 
@@ -71,6 +74,9 @@ func (sc *scope) run(ctx, base context.Context) error {
 			return err
 		}
 		sc.setTerm(t)
+		if sc.svc.cells.Held(sc.name) != t.epoch {
+			t.end(errDeposedOpening) // before there was a term to end
+		}
 		err = t.lead(ctx, base)
 		sc.setTerm(nil)
 		if ctx.Err() != nil {
@@ -118,24 +124,33 @@ func (sc *scope) block(err error) {
 // follower folds the log as it grows, so that a takeover costs one claim and
 // one append, not a replay.
 type follower struct {
-	mu         sync.Mutex // the projection, while following
+	mu         sync.Mutex // what follows, while following
 	projection *projector.Projection
+	ahead      skews
 	cancel     context.CancelFunc
 	done       chan error
 }
 
 func (sc *scope) follow(ctx context.Context) *follower {
 	ctx, cancel := context.WithCancel(ctx)
-	f := &follower{projection: projector.New(sc.name, sc.svc.keys.MACKey()), cancel: cancel, done: make(chan error, 1)}
+	f := &follower{projection: projector.New(sc.name, sc.svc.keys.MACKey()), ahead: skews{}, cancel: cancel, done: make(chan error, 1)}
 	go func() {
-		f.done <- sc.svc.journal.Follow(ctx, sc.name, f.projection.LastSeq()+1, func(seq uint64, payload []byte) error {
+		f.done <- sc.svc.journal.Follow(ctx, sc.name, f.projection.LastSeq()+1, func(m journal.Message) error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			_, err := f.projection.Apply(seq, payload)
-			return err
+			return f.fold(m)
 		})
 	}()
 	return f
+}
+
+// fold looks at one message of the log.
+func (f *follower) fold(m journal.Message) error {
+	e, err := f.projection.Apply(m.Seq, m.Payload)
+	if e != nil {
+		f.ahead.note(e, m.Stored)
+	}
+	return err
 }
 
 // shutDown tells whether the scope was shut down by hand since our start; and
@@ -147,11 +162,11 @@ func (f *follower) shutDown(started time.Time) (bool, error) {
 	return h.Shutdown && h.ReleasedAt.After(started), f.projection.Stopped()
 }
 
-// stop ends following and gives the projection over.
-func (f *follower) stop() *projector.Projection {
+// stop ends following; what was followed is the caller's from then on.
+func (f *follower) stop() *follower {
 	f.cancel()
 	<-f.done
-	return f.projection
+	return f
 }
 
 // standBy follows the log and steps towards a claim until the scope is ours and
@@ -250,7 +265,8 @@ func (sc *scope) step(ctx context.Context, f *follower) (*journal.Opened, epochk
 // open appends the opening event under the claim, on the expectation that the
 // opened which was read before the claim is still the last, and folds the log
 // up to and including it (P2). Nothing is served before that.
-func (sc *scope) open(ctx context.Context, p *projector.Projection, last *journal.Opened, claim epochkv.Claim) (*term, error) {
+func (sc *scope) open(ctx context.Context, f *follower, last *journal.Opened, claim epochkv.Claim) (*term, error) {
+	p := f.projection
 	if err := p.Stopped(); err != nil {
 		return nil, err
 	}
@@ -258,9 +274,6 @@ func (sc *scope) open(ctx context.Context, p *projector.Projection, last *journa
 	var expect uint64
 	if last != nil {
 		expect = last.Seq
-		if !last.Event.Time.IsZero() {
-			s.noteBehind(sc.log, last.Event.Time)
-		}
 	}
 	holder := s.cells.HolderID()
 	ev := events.Event{
@@ -276,9 +289,10 @@ func (sc *scope) open(ctx context.Context, p *projector.Projection, last *journa
 	if err != nil {
 		return nil, fmt.Errorf("opening epoch %d: %w", claim.Epoch, err)
 	}
-	err = s.journal.Replay(ctx, sc.name, p.LastSeq()+1, fence, func(seq uint64, payload []byte) error {
-		_, err := p.Apply(seq, payload)
-		return err
+	var stored time.Time
+	err = s.journal.Replay(ctx, sc.name, p.LastSeq()+1, fence, func(m journal.Message) error {
+		stored = m.Stored
+		return f.fold(m)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("folding the log up to our epoch %d: %w", claim.Epoch, err)
@@ -286,6 +300,7 @@ func (sc *scope) open(ctx context.Context, p *projector.Projection, last *journa
 	if head := p.State().Head; head.Fence != fence || head.Epoch != claim.Epoch {
 		return nil, fmt.Errorf("folding the log up to our epoch %d: it ends in epoch %d", claim.Epoch, head.Epoch)
 	}
+	s.noteBehind(sc.log, stored.Add(f.ahead.live(p.State())))
 	if err := s.cells.Opened(sc.name, claim.Epoch); err != nil {
 		return nil, err
 	}
@@ -306,10 +321,11 @@ func (sc *scope) tellEvent(e *events.Event) {
 	}
 }
 
-// noteBehind keeps our clock from running behind the log.
+// noteBehind keeps our clock from running behind the server's, or behind the
+// clock that the leases in the log were stamped by.
 func (s *Service) noteBehind(log *slog.Logger, t time.Time) {
-	if behind := s.clock.AtLeast(t); behind > 2*time.Second {
-		log.Warn("our clock is behind the log's last holder's and was set ahead", "by", behind.String())
+	if behind := s.clock.AtLeast(t); behind > tolerated {
+		log.Warn("our clock is behind the one that the leases were stamped by and was set ahead", "by", behind.String())
 	}
 }
 

@@ -86,6 +86,7 @@ type term struct {
 	draining bool
 	leaving  chan departure
 	going    departure
+	looked   time.Time // when the last batch was gathered
 
 	endOnce sync.Once
 	ended   chan struct{}
@@ -196,6 +197,9 @@ func (t *term) lead(ctx, base context.Context) error {
 	t.work = newWork(termCtx, t)
 	stopDefinitions := make(chan struct{})
 	var serving sync.WaitGroup
+	for n := range t.projection.State().Names() {
+		t.views.publish(t.projection.State(), n.Name, t.svc.clock.Now())
+	}
 	api, err := t.serveAPI()
 	if err != nil {
 		cancel()
@@ -315,6 +319,7 @@ func (t *term) waitTime() time.Duration {
 
 // gather takes what is queued and due, up to a batch.
 func (t *term) gather() []request {
+	t.looked = t.svc.clock.Now()
 	var batch []request
 	for name := range t.dirty {
 		if len(batch) >= batchCommands {
@@ -323,7 +328,7 @@ func (t *term) gather() []request {
 		delete(t.dirty, name)
 		batch = append(batch, request{command: leasecore.Tick{Name: name}})
 	}
-	for _, name := range t.agenda.due(t.svc.clock.Now(), batchCommands-len(batch)) {
+	for _, name := range t.agenda.due(t.looked, batchCommands-len(batch)) {
 		batch = append(batch, request{command: leasecore.Tick{Name: name}})
 	}
 	for len(batch) < batchCommands {
@@ -444,6 +449,9 @@ func (t *term) apply(e *events.Event) error {
 	if err := t.projection.Adopt(e); err != nil {
 		return err
 	}
+	if e.Type() == events.TypeInstalled {
+		t.projection.State().Installed(e.Name, t.svc.clock.Now())
+	}
 	t.lastSeq.Store(e.Seq)
 	t.names.Store(int64(t.projection.State().Len()))
 	t.tellEvent(e)
@@ -480,7 +488,8 @@ func (t *term) settle(batch []request, results []decided) {
 	for name := range touched {
 		t.views.publish(state, name, now)
 		t.work.sync(name, state.Owed(name, now))
-		at, ok := state.Wake(name, now)
+		// From when the batch was gathered: what became due since is due at once.
+		at, ok := state.Wake(name, t.looked)
 		t.agenda.set(name, at, ok)
 	}
 	for i := range batch {

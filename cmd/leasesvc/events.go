@@ -48,7 +48,7 @@ func (c eventsCmd) Run(ctx context.Context) error {
 		return fmt.Errorf("opening the log: %w", err)
 	}
 	defer log.Close()
-	show := func(seq uint64, payload []byte) error { return c.show(os.Stdout, seq, payload) }
+	show := func(m journal.Message) error { return c.show(os.Stdout, m.Seq, m.Payload) }
 	if c.Follow {
 		err = log.Follow(ctx, c.Scope, c.From, show)
 	} else {

@@ -116,13 +116,14 @@ func BenchmarkReplay(b *testing.B) {
 		raw += time.Since(begin)
 		begin = time.Now()
 		got := 0
-		if err := l.Replay(ctx, "s", 1, w.Tail(), func(uint64, []byte) error { got++; return nil }); err != nil || got != n+1 {
+		if err := l.Replay(ctx, "s", 1, w.Tail(), func(Message) error { got++; return nil }); err != nil || got != n+1 {
 			b.Fatal(got, err)
 		}
 		bare += time.Since(begin)
 		begin = time.Now()
 		chain := events.NewChain(key)
-		if err := l.Replay(ctx, "s", 1, w.Tail(), func(seq uint64, payload []byte) error {
+		if err := l.Replay(ctx, "s", 1, w.Tail(), func(m Message) error {
+			seq, payload := m.Seq, m.Payload
 			_, err := chain.Admit(payload, seq)
 			return err
 		}); err != nil {

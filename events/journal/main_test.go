@@ -203,7 +203,8 @@ func claim(t testing.TB, l *Log, scope, holder string, epoch uint64) Term {
 		t.Fatal(err)
 	}
 	term := Term{Scope: scope, Epoch: epoch, Fence: fence, Tail: fence, Chain: events.NewChain(key), Holder: holder, NewID: ids, Now: time.Now}
-	err = l.Replay(ctx, scope, 1, fence, func(seq uint64, payload []byte) error {
+	err = l.Replay(ctx, scope, 1, fence, func(m Message) error {
+		seq, payload := m.Seq, m.Payload
 		_, err := term.Chain.Admit(payload, seq)
 		if err != nil && seq == fence {
 			return err
@@ -236,7 +237,8 @@ func contents(t testing.TB, l *Log, scope string) (seqs map[string]uint64, openi
 	seqs = map[string]uint64{}
 	chain := events.NewChain(key)
 	var before, epoch uint64
-	err := l.Replay(background(t), scope, 1, ^uint64(0), func(seq uint64, payload []byte) error {
+	err := l.Replay(background(t), scope, 1, ^uint64(0), func(m Message) error {
+		seq, payload := m.Seq, m.Payload
 		if seq <= before {
 			t.Errorf("sequence %d after %d", seq, before)
 		}

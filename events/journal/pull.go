@@ -47,7 +47,7 @@ func (s stop) Unwrap() error { return s.error }
 // An ephemeral consumer that acknowledges nothing numbers its messages, so that
 // a missing one shows. Whatever happens to it, another one goes on behind the
 // last message that fn was given: that alone is the state.
-func (l *Log) pull(ctx context.Context, scope string, from uint64, stall time.Duration, fn func(uint64, []byte) (bool, error)) error {
+func (l *Log) pull(ctx context.Context, scope string, from uint64, stall time.Duration, fn func(Message) (bool, error)) error {
 	p := &puller{log: l, filter: filter(scope), next: from, fn: fn, stall: stall, moved: time.Now()}
 	var pc pace
 	for {
@@ -78,7 +78,7 @@ func (l *Log) pull(ctx context.Context, scope string, from uint64, stall time.Du
 type puller struct {
 	log    *Log
 	filter string
-	fn     func(uint64, []byte) (bool, error)
+	fn     func(Message) (bool, error)
 	stall  time.Duration
 	next   uint64    // the next message has at least this sequence
 	moved  time.Time // when a message came last, about
@@ -199,7 +199,7 @@ func (p *puller) message(m *nats.Msg) error {
 			return p.told(status, m)
 		}
 	}
-	seq, n, ok := position(m.Reply)
+	seq, n, stored, ok := position(m.Reply)
 	if !ok {
 		return fmt.Errorf("%w: a message without a position", errGap)
 	}
@@ -212,7 +212,7 @@ func (p *puller) message(m *nats.Msg) error {
 		return nil
 	}
 	p.next = seq + 1
-	done, err := p.fn(seq, m.Data)
+	done, err := p.fn(Message{Seq: seq, Stored: stored, Payload: m.Data})
 	switch {
 	case err != nil:
 		return stop{err}
@@ -240,10 +240,10 @@ func (p *puller) told(status string, m *nats.Msg) error {
 	}
 }
 
-// position reads the stream's and the consumer's sequence from the reply subject
-// of a delivered message: $JS.ACK, with or without domain and account, stream,
+// position reads the stream's and the consumer's sequence, and when the message
+// was stored, from the reply subject of a delivered message: $JS.ACK, with or without domain and account, stream,
 // consumer, deliveries, stream sequence, consumer sequence, time, pending.
-func position(reply string) (seq, n uint64, ok bool) {
+func position(reply string) (seq, n uint64, stored time.Time, ok bool) {
 	skip := 5
 	if strings.Count(reply, ".") > 8 {
 		skip = 7
@@ -251,16 +251,20 @@ func position(reply string) (seq, n uint64, ok bool) {
 	for range skip {
 		_, rest, found := strings.Cut(reply, ".")
 		if !found {
-			return 0, 0, false
+			return 0, 0, stored, false
 		}
 		reply = rest
 	}
 	a, rest, _ := strings.Cut(reply, ".")
-	b, _, _ := strings.Cut(rest, ".")
+	b, rest, _ := strings.Cut(rest, ".")
+	c, _, _ := strings.Cut(rest, ".")
 	seq, err := strconv.ParseUint(a, 10, 64)
 	if err != nil {
-		return 0, 0, false
+		return 0, 0, stored, false
 	}
-	n, err = strconv.ParseUint(b, 10, 64)
-	return seq, n, err == nil
+	if n, err = strconv.ParseUint(b, 10, 64); err != nil {
+		return 0, 0, stored, false
+	}
+	nanos, err := strconv.ParseInt(c, 10, 64)
+	return seq, n, time.Unix(0, nanos).UTC(), err == nil
 }

@@ -9,6 +9,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
+// Message is one message of the log as it is stored.
+type Message struct {
+	// Seq is its sequence in the stream, Stored the time at which the server
+	// stored it, by the server's clock.
+	Seq    uint64
+	Stored time.Time
+	// Payload is the reader's to keep.
+	Payload []byte
+}
+
 // Replay calls fn with each message of a scope (empty: of all scopes) from
 // sequence from to sequence to, both included, in the order of the log, nothing
 // twice and nothing left out. It ends at to, or at the last message of the scope
@@ -16,8 +26,8 @@ import (
 //
 // It ends with the error of fn when that gives one, with [ErrStalled] when the
 // next message does not come for [Config.Stall], or with ctx. fn runs on the
-// caller's goroutine; the payload is fn's to keep.
-func (l *Log) Replay(ctx context.Context, scope string, from, to uint64, fn func(seq uint64, payload []byte) error) error {
+// caller's goroutine.
+func (l *Log) Replay(ctx context.Context, scope string, from, to uint64, fn func(Message) error) error {
 	from = max(from, 1)
 	last, err := l.lastOf(ctx, scope)
 	if err != nil {
@@ -26,11 +36,11 @@ func (l *Log) Replay(ctx context.Context, scope string, from, to uint64, fn func
 	if to = min(to, last); from > to {
 		return nil
 	}
-	err = l.pull(ctx, scope, from, l.cfg.Stall, func(seq uint64, payload []byte) (bool, error) {
-		if seq > to {
+	err = l.pull(ctx, scope, from, l.cfg.Stall, func(m Message) (bool, error) {
+		if m.Seq > to {
 			return true, nil
 		}
-		return seq == to, fn(seq, payload)
+		return m.Seq == to, fn(m)
 	})
 	if err != nil {
 		return fmt.Errorf("replaying %s from sequence %d to %d: %w", named(scope), from, to, err)
@@ -44,9 +54,9 @@ func (l *Log) Replay(ctx context.Context, scope string, from, to uint64, fn func
 // gives an error, or the stream is gone ([ErrNoStream]). A message that is lost
 // on the way while the connection stays up shows by the next one, and both are
 // given then: what Follow has given is complete, how recent it is, it can't tell.
-func (l *Log) Follow(ctx context.Context, scope string, from uint64, fn func(seq uint64, payload []byte) error) error {
-	err := l.pull(ctx, scope, max(from, 1), 0, func(seq uint64, payload []byte) (bool, error) {
-		return false, fn(seq, payload)
+func (l *Log) Follow(ctx context.Context, scope string, from uint64, fn func(Message) error) error {
+	err := l.pull(ctx, scope, max(from, 1), 0, func(m Message) (bool, error) {
+		return false, fn(m)
 	})
 	return fmt.Errorf("following %s: %w", named(scope), err)
 }

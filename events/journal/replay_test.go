@@ -44,7 +44,8 @@ func TestReplayGivesWhatWasAppended(t *testing.T) {
 					want = append(want, seq)
 				}
 			}
-			err := l.Replay(background(t), s, from, to, func(seq uint64, payload []byte) error {
+			err := l.Replay(background(t), s, from, to, func(m Message) error {
+				seq, payload := m.Seq, m.Payload
 				e, err := events.Decode(payload, seq)
 				if err == nil && e.Scope != s {
 					err = fmt.Errorf("an event of scope %s", e.Scope)
@@ -76,7 +77,7 @@ func TestReplayOfManyAndLarge(t *testing.T) {
 			large += len(evs)
 		}
 		n := 0
-		if err := l.Replay(background(t), "", 1, ^uint64(0), func(uint64, []byte) error { n++; return nil }); err != nil {
+		if err := l.Replay(background(t), "", 1, ^uint64(0), func(Message) error { n++; return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if n != 7*MaxBatch+large+1 {
@@ -92,7 +93,7 @@ func TestReplayEndsWithTheCallersError(t *testing.T) {
 	mustLand(t, w, batch("s", 1, 9))
 	mine := errors.New("mine")
 	n := 0
-	err := l.Replay(background(t), "s", 1, w.Tail(), func(uint64, []byte) error {
+	err := l.Replay(background(t), "s", 1, w.Tail(), func(Message) error {
 		if n++; n == 4 {
 			return mine
 		}
@@ -118,7 +119,7 @@ func TestReplayStalls(t *testing.T) {
 		}
 		return pass
 	}, nil)
-	if err := l.Replay(background(t), "s", 1, w.Tail(), func(uint64, []byte) error { return nil }); !errors.Is(err, ErrStalled) {
+	if err := l.Replay(background(t), "s", 1, w.Tail(), func(Message) error { return nil }); !errors.Is(err, ErrStalled) {
 		t.Fatalf("got %v", err)
 	}
 	if px.count(drop) == 0 {
@@ -140,7 +141,8 @@ func TestFollowSkipsAndRepeatsNothing(t *testing.T) {
 		var got []uint64
 		ended := make(chan error, 1)
 		go func() {
-			ended <- l.Follow(ctx, "s", 1, func(seq uint64, _ []byte) error {
+			ended <- l.Follow(ctx, "s", 1, func(m Message) error {
+				seq := m.Seq
 				got = append(got, seq)
 				last.Store(seq)
 				return nil
@@ -195,12 +197,12 @@ func TestPosition(t *testing.T) {
 		"$JS.ACK.S.c.1.42.7.1700000000.3":             {42, 7},
 		"$JS.ACK.dom.acc.S.c.1.42.7.1700000000.3.xyz": {42, 7},
 	} {
-		if seq, n, ok := position(reply); !ok || seq != want[0] || n != want[1] {
-			t.Errorf("%s: %d, %d, %v", reply, seq, n, ok)
+		if seq, n, stored, ok := position(reply); !ok || seq != want[0] || n != want[1] || stored.UnixNano() != 1700000000 {
+			t.Errorf("%s: %d, %d, %s, %v", reply, seq, n, stored, ok)
 		}
 	}
-	for _, reply := range []string{"", "x", "$JS.ACK.S.c.1.x.7.1.3", "$JS.ACK.S.c.1"} {
-		if _, _, ok := position(reply); ok {
+	for _, reply := range []string{"", "x", "$JS.ACK.S.c.1.x.7.1.3", "$JS.ACK.S.c.1.4.7.x.3", "$JS.ACK.S.c.1"} {
+		if _, _, _, ok := position(reply); ok {
 			t.Errorf("%q was taken", reply)
 		}
 	}

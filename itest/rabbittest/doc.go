@@ -1,0 +1,15 @@
+// Package rabbittest gives a test a RabbitMQ broker of its own: [Start] for one
+// test, [Shared] with [Main] for one per test binary. The broker itself, and
+// what it guarantees, is package rabbitserver's.
+//
+// It guarantees that the broker is gone, processes and files, when the test is.
+// It never skips: a machine without RabbitMQ fails the test and says what to
+// install.
+//
+// It does not keep tests that share a broker apart: each makes accounts with
+// names of its own.
+//
+// Concurrency: Start and Shared may be called from several tests at once.
+//
+// How it is tested: by starting real servers and looking for what they leave.
+package rabbittest

@@ -1,0 +1,14 @@
+package redistest
+
+import (
+	"testing"
+
+	"github.com/leasesvc/leasesvc/internal/arrows"
+)
+
+func TestArrows(t *testing.T) {
+	arrows.Check(t, arrows.Allow{
+		Internal: []string{"internal/redisserver", "internal/process", "secret"},
+		Why:      "what is tested with it must not be in it",
+	})
+}
