@@ -92,9 +92,10 @@ type Client struct {
 	signer    nkeys.KeyPair
 	signerKey string
 	// xpair is what answers to Get are sealed to.
-	xpair nkeys.KeyPair
-	xkey  string
-	trust trust
+	xpair  nkeys.KeyPair
+	xkey   string
+	trust  trust
+	latest latest
 
 	life   context.Context
 	cancel context.CancelFunc

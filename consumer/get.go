@@ -73,6 +73,9 @@ func (c *Client) getOnce(ctx context.Context, name string, keys []string) (Crede
 	if err != nil {
 		return fail(err)
 	}
+	if !c.latest.admit(name, got.Epoch, got.N) {
+		return fail(fmt.Errorf("%w: an answer from before what is known (epoch %d, n %d)", ErrUnavailable, got.Epoch, got.N))
+	}
 	cred, err := newCredential(got.Scope, got.Name, got.Values)
 	if err != nil {
 		return fail(err)

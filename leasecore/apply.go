@@ -54,6 +54,11 @@ func applyDefinition(t target, e *events.Event, d *events.Applied) {
 	if n == nil {
 		n = t.create(e.Name)
 	}
+	if old := n.Definition; old != nil && d.Definition != nil && d.Definition.GoodFor.Cmp(old.GoodFor) < 0 {
+		if until := e.Time.Add(old.GoodFor.Duration()); until.After(n.PromisedUntil) {
+			n.PromisedUntil = until
+		}
+	}
 	n.Definition = d.Definition
 }
 
@@ -255,7 +260,7 @@ func (n *Name) install(h *Head, l *Lease, e *events.Event, d *events.Installed) 
 		o := &n.Leases[i]
 		if o.State == Active || o.State == Kept {
 			o.State, o.GateN = Grace, e.Seq
-			o.ReplacedAt, o.GoodFor = e.Time, d.GoodFor.Duration()
+			o.ReplacedAt, o.GoodFor = e.Time, max(d.GoodFor.Duration(), n.PromisedUntil.Sub(e.Time))
 			o.RetireAt = e.Time.Add(max(d.RetireAfter.Duration(), d.GoodFor.Duration()))
 		}
 	}

@@ -226,6 +226,9 @@ type Name struct {
 	Pending  *Pending
 	// Successor is the reason why the active lease must be replaced.
 	Successor string
+	// PromisedUntil is when the promises end that were made under an earlier
+	// definition, where that one promised readers more.
+	PromisedUntil time.Time
 	// Spent is when the budget of acquisitions would be whole again if nothing
 	// more was acquired (C34).
 	Spent time.Time
