@@ -38,7 +38,7 @@ func apply(t target, e *events.Event) error {
 func applyOpened(t target, e *events.Event, d *events.Opened) {
 	h := t.head()
 	if e.Epoch != h.Epoch {
-		h.OpenedAt = e.Time
+		h.OpenedAt, h.Began = e.Time, e.Seq
 		t.forgetConfirmations()
 	}
 	h.Epoch, h.Fence, h.Holder, h.Released, h.Shutdown = e.Epoch, e.Seq, d.Holder, false, false

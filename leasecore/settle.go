@@ -284,6 +284,9 @@ func (w *decision) stepHeld(n *Name, l *Lease) bool {
 		return w.retire(n, l, events.RetiredRemoved) // L7
 	case l.State == Grace:
 		missing := w.unconfirmed(n, l.GateN)
+		if w.at.Now.Before(w.base.promised(n, l)) {
+			return false
+		}
 		switch {
 		case !w.at.Now.Before(l.RetireAt):
 			reason := events.RetiredReplaced
@@ -292,7 +295,7 @@ func (w *decision) stepHeld(n *Name, l *Lease) bool {
 			}
 			w.emit(n.Name, l.No, &events.Retired{Reason: reason, CutOff: missing})
 			return true
-		case len(missing) == 0 && !w.at.Now.Before(w.base.promised(n, l)):
+		case len(missing) == 0:
 			return w.retire(n, l, events.RetiredReplaced) // P13
 		}
 	case l.State == Kept && n.Handover == nil && w.gate(n, n.N):

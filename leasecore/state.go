@@ -14,8 +14,10 @@ type Head struct {
 	// Epoch is that of the last opened, Fence its sequence, Holder who opened.
 	Epoch, Fence uint64
 	Holder       string
-	// OpenedAt is when the epoch began; a reopening does not move it.
+	// OpenedAt is when the epoch began, Began the sequence of its first opened;
+	// a reopening moves neither.
 	OpenedAt time.Time
+	Began    uint64
 	// LastSeq is the sequence of the last applied event.
 	LastSeq uint64
 	// LastLease is the highest lease number given out.
@@ -149,10 +151,10 @@ func (s *State) Installed(name string, at time.Time) {
 // latest when our epoch began.
 func (s *State) promised(n *Name, l *Lease) time.Time {
 	since := l.ReplacedAt
-	if at := s.installed[n.Name]; l.GateN > s.Fence && at.After(since) {
+	if at := s.installed[n.Name]; l.GateN > s.Began && at.After(since) {
 		since = at
 	}
-	if l.GateN < s.Fence && s.OpenedAt.After(since) {
+	if l.GateN < s.Began && s.OpenedAt.After(since) {
 		since = s.OpenedAt
 	}
 	return since.Add(l.GoodFor)

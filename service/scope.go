@@ -275,6 +275,9 @@ func (sc *scope) open(ctx context.Context, f *follower, last *journal.Opened, cl
 	if last != nil {
 		expect = last.Seq
 	}
+	if ahead := f.ahead.live(p.State()); ahead > 0 {
+		s.noteBehind(sc.log, time.Now().UTC().Add(ahead))
+	}
 	holder := s.cells.HolderID()
 	ev := events.Event{
 		ID: newID(), Scope: sc.name, Name: events.EpochName, Epoch: claim.Epoch, Time: s.clock.Now(), Actor: events.Service(holder),
