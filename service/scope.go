@@ -12,7 +12,6 @@ import (
 	"github.com/leasesvc/leasesvc/epochkv"
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/events/journal"
-	"github.com/leasesvc/leasesvc/projector"
 )
 
 // scope is one scope's life in this instance: stand by, claim, catch up, lead,
@@ -22,7 +21,13 @@ type scope struct {
 	name string
 	log  *slog.Logger
 
-	hints  chan struct{} // a claim step should come now
+	hints    chan struct{} // a claim step should come now
+	follower *follower
+
+	// Of the goroutine that stands by:
+	sure   bool // the follower's last opened is the stream's
+	probed bool // our seal key opens the scope's values
+
 	reload chan struct{} // the definitions file should be read again
 
 	mu      sync.Mutex
@@ -32,7 +37,10 @@ type scope struct {
 }
 
 func newScope(s *Service, name string) *scope {
-	return &scope{svc: s, name: name, log: s.log.With("scope", name), hints: make(chan struct{}, 1), reload: make(chan struct{}, 1)}
+	return &scope{
+		svc: s, name: name, log: s.log.With("scope", name),
+		hints: make(chan struct{}, 1), reload: make(chan struct{}, 1), follower: newFollower(s, name),
+	}
 }
 
 // errDeposedOpening says that the claim was lost while its epoch was opened.
@@ -82,6 +90,9 @@ func (sc *scope) run(ctx, base context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+		if err := sc.follower.giveBack(ctx, sc); err != nil {
+			return nil
+		}
 		rest := restAfterFailure
 		var fenced *journal.Fenced
 		var deposed *epochkv.Fenced
@@ -121,75 +132,19 @@ func (sc *scope) block(err error) {
 	}
 }
 
-// follower folds the log as it grows, so that a takeover costs one claim and
-// one append, not a replay.
-type follower struct {
-	mu         sync.Mutex // what follows, while following
-	projection *projector.Projection
-	ahead      skews
-	cancel     context.CancelFunc
-	done       chan error
-}
-
-func (sc *scope) follow(ctx context.Context) *follower {
-	ctx, cancel := context.WithCancel(ctx)
-	f := &follower{projection: projector.New(sc.name, sc.svc.keys.MACKey()), ahead: skews{}, cancel: cancel, done: make(chan error, 1)}
-	go func() {
-		f.done <- sc.svc.journal.Follow(ctx, sc.name, f.projection.LastSeq()+1, func(m journal.Message) error {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			return f.fold(m)
-		})
-	}()
-	return f
-}
-
-// fold looks at one message of the log.
-func (f *follower) fold(m journal.Message) error {
-	e, err := f.projection.Apply(m.Seq, m.Payload)
-	if e != nil {
-		f.ahead.note(e, m.Stored)
-	}
-	return err
-}
-
-// shutDown tells whether the scope was shut down by hand since our start; and
-// what stopped the projection, if anything did.
-func (f *follower) shutDown(started time.Time) (bool, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	h := &f.projection.State().Head
-	return h.Shutdown && h.ReleasedAt.After(started), f.projection.Stopped()
-}
-
-// stop ends following; what was followed is the caller's from then on.
-func (f *follower) stop() *follower {
-	f.cancel()
-	<-f.done
-	return f
-}
-
-// standBy follows the log and steps towards a claim until the scope is ours and
-// its epoch is opened. The error is ctx's, or one that ends the process.
+// standBy steps towards a claim until the scope is ours and its epoch is
+// opened. The error is ctx's, or one that ends the process.
 func (sc *scope) standBy(ctx context.Context) (*term, error) {
-	f := sc.follow(ctx)
-	running := true
-	defer func() {
-		if running {
-			f.stop()
-		}
-	}()
 	for {
 		wait := sc.svc.cfg.Heartbeat.Duration()
-		opened, claim, err := sc.step(ctx, f)
+		last, claim, err := sc.step(ctx)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil, ctx.Err()
 		case err != nil:
 			sc.block(err)
 		case claim.Claimed():
-			running = false
-			t, err := sc.open(ctx, f.stop(), opened, claim)
+			t, err := sc.open(ctx, last, claim)
 			if err == nil {
 				sc.block(nil)
 				return t, nil
@@ -199,8 +154,10 @@ func (sc *scope) standBy(ctx context.Context) (*term, error) {
 				return nil, ctx.Err()
 			}
 			sc.block(err)
-			f = sc.follow(ctx)
-			running = true
+			sc.sure = false
+			if err := sc.follower.giveBack(ctx, sc); err != nil {
+				return nil, err
+			}
 		default:
 			sc.block(nil)
 			sc.noteHolder(claim.Holder)
@@ -234,49 +191,68 @@ func (sc *scope) waitForStep(ctx context.Context, wait time.Duration) error {
 	return nil
 }
 
+// opening is the opened event that a claim was begun on.
+type opening struct{ seq, epoch uint64 }
+
 // step makes one claim step (P1): the last opened is read first, and never
 // again in this claim. An instance that can't open the scope's values never
 // claims.
-func (sc *scope) step(ctx context.Context, f *follower) (*journal.Opened, epochkv.Claim, error) {
-	if down, err := f.shutDown(sc.svc.started); err != nil {
-		return nil, epochkv.Claim{}, err
+func (sc *scope) step(ctx context.Context) (opening, epochkv.Claim, error) {
+	if down, err := sc.follower.shutDown(sc.svc.started); err != nil {
+		return opening{}, epochkv.Claim{}, err
 	} else if down {
-		return nil, epochkv.Claim{}, errLeftAlone
+		return opening{}, epochkv.Claim{}, errLeftAlone
+	}
+	last, err := sc.lastOpened(ctx)
+	if err != nil {
+		return opening{}, epochkv.Claim{}, err
+	}
+	if !sc.probed {
+		if err := sc.svc.blobs.Probe(ctx, sc.svc.keys, sc.name); err != nil {
+			return opening{}, epochkv.Claim{}, fmt.Errorf("probing the seal key: %w", err)
+		}
+		sc.probed = true
+	}
+	claim, err := sc.svc.cells.ClaimStep(ctx, sc.name, last.epoch)
+	return last, claim, err
+}
+
+// lastOpened gives the last opened event: as the follower knows it, once that
+// was seen to be right, so that standing by costs no request. If it is not the
+// last any more the opening is refused, and the stream is asked again.
+func (sc *scope) lastOpened(ctx context.Context) (opening, error) {
+	followed := sc.follower.opened()
+	if sc.sure {
+		return followed, nil
 	}
 	opened, err := sc.svc.journal.LastOpened(ctx, sc.name)
-	if errors.Is(err, events.ErrEvent) && opened != nil {
+	switch {
+	case errors.Is(err, events.ErrEvent) && opened != nil:
 		// Somebody else wrote under the subject: it is the fence all the same,
 		// and it says nothing of an epoch.
 		sc.log.Error("the last opened event is none that counts; claiming above it", "error", err)
-	} else if err != nil {
-		return nil, epochkv.Claim{}, err
+		return opening{seq: opened.Seq, epoch: followed.epoch}, nil
+	case err != nil:
+		return opening{}, err
+	case opened == nil:
+		return opening{}, nil
 	}
-	if err := sc.svc.blobs.Probe(ctx, sc.svc.keys, sc.name); err != nil {
-		return nil, epochkv.Claim{}, fmt.Errorf("probing the seal key: %w", err)
-	}
-	var epoch uint64
-	if opened != nil {
-		epoch = opened.Event.Epoch
-	}
-	claim, err := sc.svc.cells.ClaimStep(ctx, sc.name, epoch)
-	return opened, claim, err
+	last := opening{seq: opened.Seq, epoch: opened.Event.Epoch}
+	sc.sure = last == followed
+	return last, nil
 }
 
 // open appends the opening event under the claim, on the expectation that the
 // opened which was read before the claim is still the last, and folds the log
 // up to and including it (P2). Nothing is served before that.
-func (sc *scope) open(ctx context.Context, f *follower, last *journal.Opened, claim epochkv.Claim) (*term, error) {
-	p := f.projection
+func (sc *scope) open(ctx context.Context, last opening, claim epochkv.Claim) (*term, error) {
+	p, ahead := sc.follower.take()
 	if err := p.Stopped(); err != nil {
 		return nil, err
 	}
 	s := sc.svc
-	var expect uint64
-	if last != nil {
-		expect = last.Seq
-	}
-	if ahead := f.ahead.live(p.State()); ahead > 0 {
-		s.noteBehind(sc.log, time.Now().UTC().Add(ahead))
+	if by := ahead.live(p.State()); by > 0 {
+		s.noteBehind(sc.log, time.Now().UTC().Add(by))
 	}
 	holder := s.cells.HolderID()
 	ev := events.Event{
@@ -288,14 +264,14 @@ func (sc *scope) open(ctx context.Context, f *follower, last *journal.Opened, cl
 	if err != nil {
 		return nil, err
 	}
-	fence, err := s.journal.AppendOpened(ctx, payload, ev, expect)
+	fence, err := s.journal.AppendOpened(ctx, payload, ev, last.seq)
 	if err != nil {
 		return nil, fmt.Errorf("opening epoch %d: %w", claim.Epoch, err)
 	}
 	var stored time.Time
 	err = s.journal.Replay(ctx, sc.name, p.LastSeq()+1, fence, func(m journal.Message) error {
 		stored = m.Stored
-		return f.fold(m)
+		return fold(p, ahead, m)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("folding the log up to our epoch %d: %w", claim.Epoch, err)
@@ -303,7 +279,7 @@ func (sc *scope) open(ctx context.Context, f *follower, last *journal.Opened, cl
 	if head := p.State().Head; head.Fence != fence || head.Epoch != claim.Epoch {
 		return nil, fmt.Errorf("folding the log up to our epoch %d: it ends in epoch %d", claim.Epoch, head.Epoch)
 	}
-	s.noteBehind(sc.log, stored.Add(f.ahead.live(p.State())))
+	s.noteBehind(sc.log, stored.Add(ahead.live(p.State())))
 	if err := s.cells.Opened(sc.name, claim.Epoch); err != nil {
 		return nil, err
 	}

@@ -148,6 +148,7 @@ func (s *Service) Run(ctx context.Context) error {
 	for _, v := range s.vaults {
 		background.Go(func() error { return v.run(bctx) })
 	}
+	background.Go(func() error { return s.followAll(bctx) })
 	background.Go(func() error { return s.heartbeat(bctx) })
 	for _, sc := range s.scopes {
 		leading.Go(func() error { return sc.run(lctx, base) })

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/leasesvc/leasesvc/devvault"
+	"github.com/leasesvc/leasesvc/handover"
 	"github.com/leasesvc/leasesvc/internal/natstest"
 )
 
@@ -22,13 +22,16 @@ func TestMain(m *testing.M) {
 // TestScripts runs the program as a person would: what it prints, and what it
 // exits with. Scripts that begin with "service-" find NATS and a Vault.
 func TestScripts(t *testing.T) {
+	key, err := handover.NewSeed()
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
-			seed := filepath.Join(env.WorkDir, "seal.key")
-			if err := os.WriteFile(seed, []byte(testSeed(t)), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(env.WorkDir, "seal.key"), []byte(key.Reveal()), 0o600); err != nil {
 				return err
 			}
 			matched, err := filepath.Match("script-service-*", filepath.Base(env.WorkDir))
@@ -71,29 +74,6 @@ func eventually(ts *testscript.TestScript, args []string) {
 		}
 		<-time.After(50 * time.Millisecond)
 	}
-}
-
-func testSeed(t *testing.T) string {
-	t.Helper()
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout := os.Stdout
-	os.Stdout = w
-	err = sealKeyNewCmd{}.Run()
-	os.Stdout = stdout
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	b, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
 }
 
 // withServers gives a script NATS ($NATS) and a Vault ($VAULT, $TOKEN) with two

@@ -212,7 +212,7 @@ func (p *puller) message(m *nats.Msg) error {
 		return nil
 	}
 	p.next = seq + 1
-	done, err := p.fn(Message{Seq: seq, Stored: stored, Payload: m.Data})
+	done, err := p.fn(Message{Seq: seq, Stored: stored, Subject: m.Subject, Payload: m.Data})
 	switch {
 	case err != nil:
 		return stop{err}

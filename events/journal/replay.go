@@ -15,6 +15,8 @@ type Message struct {
 	// stored it, by the server's clock.
 	Seq    uint64
 	Stored time.Time
+	// Subject is where it stands, Payload what it is.
+	Subject string
 	// Payload is the reader's to keep.
 	Payload []byte
 }

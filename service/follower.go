@@ -1,0 +1,122 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/events/journal"
+	"github.com/leasesvc/leasesvc/projector"
+)
+
+// follower folds a scope's log as it grows while the scope is not ours, so that
+// a takeover costs one claim and one append, not a replay. All followers of an
+// instance are fed by one consumer of the stream ([Service.followAll]).
+type follower struct {
+	scope string
+	key   []byte
+
+	mu         sync.Mutex
+	projection *projector.Projection
+	ahead      skews
+	delivered  uint64 // the last sequence of the scope that was fed
+	taken      bool   // a term owns the projection; what is fed meanwhile is read again later
+}
+
+func newFollower(s *Service, scope string) *follower {
+	return &follower{scope: scope, key: s.keys.MACKey(), projection: projector.New(scope, s.keys.MACKey()), ahead: skews{}}
+}
+
+// fold looks at one message of the log.
+func fold(p *projector.Projection, ahead skews, m journal.Message) error {
+	e, err := p.Apply(m.Seq, m.Payload)
+	if e != nil {
+		ahead.note(e, m.Stored)
+	}
+	return err
+}
+
+// feed gives the follower the next message. What stops the projection is kept
+// there and keeps the scope from being claimed.
+func (f *follower) feed(m journal.Message) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.delivered = m.Seq
+	if !f.taken {
+		_ = fold(f.projection, f.ahead, m)
+	}
+}
+
+// opened gives the last opened event that was followed.
+func (f *follower) opened() opening {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := &f.projection.State().Head
+	return opening{seq: h.Fence, epoch: h.Epoch}
+}
+
+// shutDown tells whether the scope was shut down by hand since our start; the
+// error is what stopped the projection, if anything did.
+func (f *follower) shutDown(started time.Time) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := &f.projection.State().Head
+	return h.Shutdown && h.ReleasedAt.After(started), f.projection.Stopped()
+}
+
+// take gives the projection to a term.
+func (f *follower) take() (*projector.Projection, skews) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.taken = true
+	return f.projection, f.ahead
+}
+
+// giveBack follows again after a term: from the beginning of the log, since what
+// was fed meanwhile was not folded. The error is ctx's.
+func (f *follower) giveBack(ctx context.Context, sc *scope) error {
+	for p, ahead := projector.New(f.scope, f.key), (skews{}); ; {
+		f.mu.Lock()
+		to := f.delivered
+		if p.LastSeq() >= to || p.Stopped() != nil {
+			f.projection, f.ahead, f.taken = p, ahead, false
+			f.mu.Unlock()
+			return nil
+		}
+		f.mu.Unlock()
+		err := sc.svc.journal.Replay(ctx, f.scope, p.LastSeq()+1, to, func(m journal.Message) error { return fold(p, ahead, m) })
+		if err != nil && p.Stopped() == nil {
+			sc.log.Warn("reading the log again", "error", err)
+			if err := pause(ctx, time.Second); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// followAll feeds the followers of all scopes from one consumer.
+func (s *Service) followAll(ctx context.Context) error {
+	next := uint64(1)
+	for {
+		err := s.journal.Follow(ctx, "", next, func(m journal.Message) error {
+			next = m.Seq + 1
+			scope, _, _, err := events.ParseSubject(m.Subject)
+			if err != nil {
+				return nil //nolint:nilerr // somebody else's message: no scope of ours
+			}
+			if sc := s.scopes[scope]; sc != nil {
+				sc.follower.feed(m)
+			}
+			return nil
+		})
+		if ctx.Err() != nil || errors.Is(err, context.Canceled) {
+			return nil
+		}
+		s.log.Error("following the log", "error", err)
+		if err := pause(ctx, time.Second); err != nil {
+			return nil
+		}
+	}
+}
