@@ -83,6 +83,8 @@ func (l *draft) shape(defaults bool) shape {
 		{name: "prepare_timeout", shape: duration{&def.PrepareTimeout, "10ms", "1h"}, def: "30s"},
 		{name: "rollback_timeout", shape: duration{&def.RollbackTimeout, "10ms", "10m"}, def: "5s"},
 		{name: "good_for", shape: duration{&def.GoodFor, "0s", "24h"}, def: "30s"},
+		{name: "poll", shape: duration{&def.Poll, "1s", "24h"}, def: "5s"},
+		{name: "acquisitions_per_hour", shape: integer{to: func(v int64) { def.AcquisitionsPerHour = int(v) }, min: 1, max: 100_000}, def: "60"},
 		{name: "retire_after", shape: duration{&def.RetireAfter, "10ms", "8760h"}, def: "1h"},
 		{name: "leave_after", shape: duration{&def.LeaveAfter, "100ms", "24h"}, def: "60s"},
 	}

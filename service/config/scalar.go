@@ -46,8 +46,7 @@ func (t text) read(d *decoder, n *node, p place) {
 				return
 			}
 		}
-		// A copy: a part of the file would keep all of it in memory.
-		*t.to = strings.Clone(n.text)
+		*t.to = n.text
 	}
 }
 
@@ -80,7 +79,7 @@ func (c confidential) read(d *decoder, n *node, p place) {
 		d.fail(n, p, "is empty or has space around it")
 		return
 	}
-	*c.to = secret.New(strings.Clone(n.text))
+	*c.to = secret.New(n.text)
 }
 
 func (confidential) typ() string                  { return "secret text" }

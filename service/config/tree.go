@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"strings"
+
+	"go.yaml.in/yaml/v4"
 )
 
 // maxDepth is how deep mappings and lists may stand in each other. Our files
@@ -19,14 +21,25 @@ const (
 	list
 )
 
-// node is a value in a file.
+// scalarType is what YAML takes a scalar for.
+type scalarType uint8
+
+const (
+	plainText  scalarType = iota // a text without quotes
+	quotedText                   // a text with quotes, or after | or >
+	number
+	truth // true or false
+)
+
+// node is a value in a file. The shapes read this tree and not the library's,
+// so that they know nothing of tags, styles, aliases and keys of any type.
 type node struct {
 	kind
 	Position
-	typ     token   // of a scalar
-	text    string  // of a scalar
-	entries []entry // of a mapping, in the order of the file, keys unique
-	items   []*node // of a list
+	typ     scalarType // of a scalar
+	text    string     // of a scalar
+	entries []entry    // of a mapping, in the order of the file, keys unique
+	items   []*node    // of a list
 }
 
 // entry is a key of a mapping and its value.
@@ -37,330 +50,150 @@ type entry struct {
 }
 
 // parseTree reads YAML as a tree: block and flow mappings, lists and scalars,
-// one document. What it refuses: anchors, aliases, merge keys, tags, complex
-// keys, directives, a key that stands twice in a mapping. The tree is nil only
-// after a mistake in syntax; a doubled key leaves the first of the two.
+// one document. What it refuses: anchors, aliases, merge keys, tags, keys that
+// are no scalars, directives, a key that stands twice in a mapping. The tree is
+// nil after any of them but the last; a doubled key leaves the first of the two.
 func parseTree(file string, src []byte) (*node, []*Error) {
 	text, errs := checkText(file, src)
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	toks, failed := tokenize(file, text)
+	if err := checkMarks(file, text); err != nil {
+		return nil, []*Error{err}
+	}
+	d, failed := readDocument(file, text)
 	if failed != nil {
 		return nil, []*Error{failed}
 	}
-	b := &builder{file: file, toks: toks}
-	root, failed := b.document()
-	if failed != nil {
-		return nil, append(b.errs, failed)
+	b := &builder{document: d}
+	root := &node{Position: Position{1, 1}}
+	if d.root != nil {
+		root = b.value(d.root, Position{1, 1}, 1)
+	}
+	if b.refused {
+		return nil, b.errs
 	}
 	return root, b.errs
 }
 
-// builder makes the tree from the tokens.
+// builder makes the tree from the library's nodes.
 type builder struct {
-	file  string
-	toks  []tok
-	next  int
-	depth int
-	errs  []*Error // doubled keys: the reading goes on after them
+	*document
+	errs    []*Error
+	refused bool // something is not allowed; the tree is of no use
 }
 
-// peek gives the next token; ok is false at the end.
-func (b *builder) peek() (t tok, ok bool) {
-	if b.next >= len(b.toks) {
-		return tok{}, false
-	}
-	return b.toks[b.next], true
+// refuse records a construct that YAML has and we don't.
+func (b *builder) refuse(n *yaml.Node, format string, args ...any) {
+	b.refused = true
+	b.errs = append(b.errs, b.errorAt(b.position(n.Line, n.Column), format, args...))
 }
 
-// peekIs tells whether the next token has the type.
-func (b *builder) peekIs(typ token) bool {
-	t, ok := b.peek()
-	return ok && t.typ == typ
-}
-
-// last gives the token that was read last.
-func (b *builder) last() tok {
-	if b.next == 0 || len(b.toks) == 0 {
-		return tok{line: 1, col: 1}
-	}
-	return b.toks[b.next-1]
-}
-
-func (b *builder) document() (*node, *Error) {
-	if b.peekIs(documentHead) {
-		b.next++
-	}
-	root := &node{Position: Position{1, 1}}
-	if t, ok := b.peek(); ok && t.typ != documentEnd {
-		value, err := b.value(t, false)
-		if err != nil {
-			return nil, err
-		}
-		root = value
-	}
-	if b.peekIs(documentEnd) && b.next == len(b.toks)-1 {
-		b.next++
-	}
-	if t, ok := b.peek(); ok {
-		return nil, b.misplaced(t)
-	}
-	return root, nil
-}
-
-// misplaced says why t can't stand where it stands.
-func (b *builder) misplaced(t tok) *Error {
-	if why := t.refused(); why != "" {
-		return t.at(b.file, "%s", why)
-	}
-	if before := b.last(); before.line == t.line && b.next > 0 {
-		return t.at(b.file, "%s is not expected after the value before it; a value with special characters needs quotes", t.describe())
-	}
-	return t.at(b.file, `%s is not expected here; check the indentation: keys of one mapping begin in the same column`, t.describe())
-}
-
-// value reads a node that begins at t, the next token. inline says that it
-// stands on the line of its key, where no block mapping or list may begin.
-func (b *builder) value(t tok, inline bool) (*node, *Error) {
-	if b.depth++; b.depth > maxDepth {
-		return nil, t.at(b.file, "more than %d levels deep; no key of ours is that deep", maxDepth)
-	}
-	defer func() { b.depth-- }()
+// value gives the node for n. before is where its key or list stands, which is
+// the place of a value that is left out.
+func (b *builder) value(n *yaml.Node, before Position, depth int) *node {
+	made := &node{Position: b.position(n.Line, n.Column)}
 	switch {
-	case t.typ == dash:
-		if inline {
-			return nil, t.at(b.file, `a list ("- ...") begins on a line of its own; within a line write [a, b]`)
+	case depth > maxDepth:
+		b.refuse(n, "%v", errTooDeep)
+		return made
+	case n.Kind == yaml.AliasNode:
+		b.refuse(n, "an alias (*name); aliases are not allowed, write the value out (a text that begins with * needs quotes)")
+		return made
+	case n.Anchor != "":
+		b.refuse(n, "an anchor (&name); anchors are not allowed, write the value out, or use defaults in a definitions file (a text that begins with & needs quotes)")
+	case isTagged(n):
+		b.refuse(n, "a tag (!...); tags are not allowed (a text that begins with ! needs quotes)")
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		made.kind = mapping
+		b.mapping(n, made, depth)
+	case yaml.SequenceNode:
+		made.kind = list
+		for _, item := range n.Content {
+			made.items = append(made.items, b.value(item, b.position(item.Line, item.Column), depth+1))
 		}
-		return b.blockList(t.col)
-	case t.typ == openMapping:
-		return b.flowMapping()
-	case t.typ == openList:
-		return b.flowList()
-	case t.isScalar():
-		if b.isKey() {
-			if inline {
-				return nil, t.at(b.file, `a second "key: value" on one line; put a value that holds ": " in quotes`)
-			}
-			return b.blockMapping(t.col)
+	case yaml.ScalarNode:
+		b.scalar(n, made, before)
+	}
+	return made
+}
+
+// isTagged tells whether a tag is written out: the library keeps a lone "!" as
+// the tag, and marks the others by the style.
+func isTagged(n *yaml.Node) bool { return n.Style&yaml.TaggedStyle != 0 || n.Tag == "!" }
+
+// scalar fills in a scalar, or nothing.
+func (b *builder) scalar(n *yaml.Node, made *node, before Position) {
+	switch n.Tag {
+	case "!!null":
+		if n.Value == "" {
+			made.Position = before
 		}
-		b.next++
-		return leaf(t), nil
+		return // nothing, whatever way it is written
+	case "!!bool":
+		made.typ = truth
+	case "!!int", "!!float":
+		made.typ = number
 	default:
-		return nil, b.misplaced(t)
+		// A date too: it is a type of YAML 1.1 only.
+		if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+			made.typ = quotedText
+		}
+	}
+	made.kind, made.text = scalar, n.Value
+	if strings.ContainsFunc(n.Value, isControl) {
+		b.refuse(n, `a text with a line break, tab or control character in it, which no key takes; write it on one line, or over several after ">-", which joins them with spaces`)
 	}
 }
 
-// leaf makes the node of a scalar token.
-func leaf(t tok) *node {
-	n := &node{kind: scalar, Position: t.position(), typ: t.typ, text: t.text}
-	if t.typ == null {
-		n.kind = nothing
-	}
-	return n
-}
-
-// isKey tells whether the next token is a scalar with a ":" after it on its
-// line.
-func (b *builder) isKey() bool {
-	if b.next+1 >= len(b.toks) {
-		return false
-	}
-	key, after := b.toks[b.next], b.toks[b.next+1]
-	return key.isScalar() && after.typ == colon && after.line == key.line
-}
-
-// key takes a key and its colon.
-func (b *builder) key(t tok) *Error {
-	if t.typ == plainText && strings.Contains(t.text, ":") {
-		// Parsers differ on it, and nobody means it.
-		return t.at(b.file, `a key with ":" in it; put a space after the colon, or the key in quotes`)
-	}
-	b.next += 2
-	return nil
-}
-
-// blockMapping reads "key: value" lines that begin in column col.
-func (b *builder) blockMapping(col int32) (*node, *Error) {
-	first, _ := b.peek()
-	n := &node{kind: mapping, Position: first.position()}
-	names := newNames(b, n)
-	for line := int32(0); ; {
-		t, ok := b.peek()
-		if !ok || t.col < col || t.typ == documentHead || t.typ == documentEnd {
-			return n, nil
+// mapping fills in the entries. The names are those that stand in the file.
+func (b *builder) mapping(n *yaml.Node, made *node, depth int) {
+	seen := make(map[string]Position, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		if !b.isKey(n, key) {
+			continue
 		}
-		if t.line == line || t.col != col || t.refused() != "" {
-			return nil, b.misplaced(t)
+		at := b.position(key.Line, key.Column)
+		value := b.value(n.Content[i+1], at, depth+1)
+		if first, doubled := seen[key.Value]; doubled {
+			b.errs = append(b.errs, b.errorAt(at, "key %s stands twice in this mapping, first at %d:%d; remove one of them",
+				shownKey(key.Value), first.Line, first.Column))
+			continue
 		}
-		if !b.isKey() {
-			return nil, t.at(b.file, `%s without ": " after it; expected "key: value"`, t.describe())
-		}
-		if err := b.key(t); err != nil {
-			return nil, err
-		}
-		value, err := b.blockValue(t, col, true)
-		if err != nil {
-			return nil, err
-		}
-		names.add(t, value)
-		line = b.last().line
+		seen[key.Value] = at
+		made.entries = append(made.entries, entry{name: key.Value, Position: at, value: value})
 	}
 }
 
-// blockList reads "- value" lines that begin in column col.
-func (b *builder) blockList(col int32) (*node, *Error) {
-	first, _ := b.peek()
-	n := &node{kind: list, Position: first.position()}
-	for line := int32(0); ; {
-		t, ok := b.peek()
-		if !ok || t.typ != dash || t.col < col {
-			return n, nil
-		}
-		if t.line == line || t.col != col {
-			return nil, b.misplaced(t)
-		}
-		b.next++
-		value, err := b.blockValue(t, col, false)
-		if err != nil {
-			return nil, err
-		}
-		n.items = append(n.items, value)
-		line = b.last().line
-	}
-}
-
-// blockValue reads what belongs to the key or dash before, which stands in
-// column col: on the same line, or deeper below, or nothing.
-func (b *builder) blockValue(before tok, col int32, key bool) (*node, *Error) {
-	t, ok := b.peek()
-	ends := ok && (t.typ == documentHead || t.typ == documentEnd)
+// isKey tells whether key can be one in the mapping n; if not, it has said why.
+func (b *builder) isKey(n, key *yaml.Node) bool {
 	switch {
-	case ok && t.line == before.line:
-		return b.value(t, key)
-	case ok && !ends && t.col > col:
-		return b.value(t, false)
-	case ok && key && t.col == col && t.typ == dash:
-		// The dashes of a list may stand under the first letter of its key.
-		return b.value(t, false)
+	case key.Kind == yaml.MappingNode && n.Style&yaml.FlowStyle != 0 && key.Line == n.Line && key.Column == n.Column+1:
+		b.refuse(n, `"{{" outside of quotes; put a template such as "{{username}}" in quotes`)
+	case key.Kind == yaml.AliasNode:
+		b.refuse(key, "an alias (*name) for a key; aliases are not allowed, write the key out")
+	case key.Kind != yaml.ScalarNode:
+		b.refuse(key, `a mapping or list where a key is expected; write "key: value"`)
+	case key.Anchor != "":
+		b.refuse(key, "an anchor (&name); anchors are not allowed")
+	case isTagged(key):
+		b.refuse(key, "a tag (!...); tags are not allowed")
+	case key.Tag == "!!merge":
+		b.refuse(key, "a merge key (<<); merging is not allowed, write the keys out, or use defaults in a definitions file")
+	case key.Tag == "!!null" && key.Value == "":
+		b.refuse(key, `":" without a key before it; expected "key: value"`)
+	case strings.ContainsFunc(key.Value, isControl):
+		b.refuse(key, "a key with a line break, tab or control character in it")
+	case key.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 && strings.Contains(key.Value, ":"):
+		// {a:1} is the key "a:1", and nobody means it.
+		b.refuse(key, `a key with ":" in it; put a space after the colon, or the key in quotes`)
 	default:
-		return &node{Position: before.position()}, nil
+		return true
 	}
-}
-
-// flowMapping reads {a: b, c: d}.
-func (b *builder) flowMapping() (*node, *Error) {
-	open, _ := b.peek()
-	b.next++
-	n := &node{kind: mapping, Position: open.position()}
-	names := newNames(b, n)
-	for {
-		t, ok := b.peek()
-		switch {
-		case !ok:
-			return nil, open.at(b.file, `"{" without a closing "}"`)
-		case t.typ == shutMapping:
-			b.next++
-			return n, nil
-		case t.typ == openMapping && len(n.entries) == 0:
-			return nil, open.at(b.file, `"{{" outside of quotes; put a template such as "{{username}}" in quotes`)
-		case t.refused() != "":
-			return nil, b.misplaced(t)
-		case !b.isKey():
-			return nil, t.at(b.file, `%s within { }; expected "key: value" pairs with "," between them`, t.describe())
-		}
-		if err := b.key(t); err != nil {
-			return nil, err
-		}
-		value, err := b.flowValue(open, t.position(), shutMapping)
-		if err != nil {
-			return nil, err
-		}
-		names.add(t, value)
-		if err := b.flowNext(open, shutMapping); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// flowList reads [a, b].
-func (b *builder) flowList() (*node, *Error) {
-	open, _ := b.peek()
-	b.next++
-	n := &node{kind: list, Position: open.position()}
-	for {
-		t, ok := b.peek()
-		switch {
-		case !ok:
-			return nil, open.at(b.file, `"[" without a closing "]"`)
-		case t.typ == shutList:
-			b.next++
-			return n, nil
-		case t.typ == comma:
-			return nil, t.at(b.file, `"," without a value before it`)
-		}
-		value, err := b.flowValue(open, t.position(), shutList)
-		if err != nil {
-			return nil, err
-		}
-		n.items = append(n.items, value)
-		if err := b.flowNext(open, shutList); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// flowValue reads a value within { } or [ ]; nothing before "," or the end.
-func (b *builder) flowValue(open tok, at Position, end token) (*node, *Error) {
-	t, ok := b.peek()
-	if !ok {
-		return nil, open.at(b.file, "%s is never closed", open.describe())
-	}
-	if t.typ == end || t.typ == comma {
-		return &node{Position: at}, nil
-	}
-	if t.typ == dash {
-		return nil, t.at(b.file, "a list with dashes can't stand within { } or [ ]; write [a, b]")
-	}
-	return b.value(t, true)
-}
-
-// flowNext takes the "," after a value, or leaves the end for the caller.
-func (b *builder) flowNext(open tok, end token) *Error {
-	t, ok := b.peek()
-	switch {
-	case !ok:
-		return open.at(b.file, "%s is never closed", open.describe())
-	case t.typ == end:
-		return nil
-	case t.typ == comma:
-		b.next++
-		return nil
-	case t.refused() != "":
-		return b.misplaced(t)
-	default:
-		return t.at(b.file, `%s where "," or the closing bracket of the %s at %d:%d is expected`, t.describe(), open.describe(), open.line, open.col)
-	}
-}
-
-// names keeps the keys of a mapping unique.
-type names struct {
-	b    *builder
-	n    *node
-	seen map[string]Position
-}
-
-func newNames(b *builder, n *node) *names { return &names{b: b, n: n, seen: map[string]Position{}} }
-
-func (s *names) add(key tok, value *node) {
-	at := key.position()
-	if first, doubled := s.seen[key.text]; doubled {
-		s.b.errs = append(s.b.errs, &Error{File: s.b.file, Line: at.Line, Column: at.Column, Message: fmt.Sprintf(
-			"key %s stands twice in this mapping, first at %d:%d; remove one of them", shownKey(key.text), first.Line, first.Column)})
-		return
-	}
-	s.seen[key.text] = at
-	s.n.entries = append(s.n.entries, entry{name: key.text, Position: at, value: value})
+	return false
 }
 
 // shownKey gives a key that stands twice for a message, unless it is nothing
