@@ -41,6 +41,7 @@ type rig struct {
 	vault *vaultServer
 	keys  *handover.Keys
 	token string
+	guard string // more settings of the Vault connection
 	prog  string
 	api   *api.Client
 	log   *journal.Log
@@ -77,7 +78,7 @@ func newRig(t *testing.T, start func(*testing.T) *vaultServer, ttl, maxTTL strin
 func program(t *testing.T) string {
 	t.Helper()
 	if built.path == "" {
-		path := proctest.Build(t, "./cmd/leasesvc", raceFlags...)
+		path := proctest.Build(t, "./cmd/leasesvc", append(raceFlags, "-tags", "failpoints")...)
 		b, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -157,7 +158,24 @@ type instance struct {
 
 // start starts an instance with a state directory of its own and an output file
 // that goes on over restarts.
-func (r *rig) start(name string) *instance {
+func (r *rig) start(name string, env ...string) *instance {
+	r.t.Helper()
+	in := r.launch(name, env...)
+	r.t.Cleanup(func() {
+		select {
+		case <-in.Exited():
+		default:
+			in.Kill()
+		}
+		if r.t.Failed() {
+			r.t.Logf("%s said:\n%s", name, in.LogTail())
+		}
+	})
+	return in
+}
+
+// launch is start for an instance that the caller ends.
+func (r *rig) launch(name string, env ...string) *instance {
 	r.t.Helper()
 	file := filepath.Join(r.dir, name+".yaml")
 	r.write(name+".yaml", fmt.Sprintf(`
@@ -165,26 +183,17 @@ nats: {url: %q}
 state_dir: state-%s
 seal_key: {file: seal.key}
 vaults:
-  main: {address: %q, token_file: token, guard_role: leasesvc}
+  main: {address: %q, token_file: token, guard_role: leasesvc%s}
 scopes:
   %s: {definitions: definitions.yaml}
-`, r.nats.URL(), name, r.vault.address, scope))
-	p, err := proctest.Start(exec.Command(r.prog, "serve", "--config", file), filepath.Join(r.dir, name+".log"), syscall.SIGKILL)
+`, r.nats.URL(), name, r.vault.address, r.guard, scope))
+	cmd := exec.Command(r.prog, "serve", "--config", file)
+	cmd.Env = append(os.Environ(), env...)
+	p, err := proctest.Start(cmd, filepath.Join(r.dir, name+".log"), syscall.SIGKILL)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	in := &instance{Process: p, rig: r}
-	r.t.Cleanup(func() {
-		select {
-		case <-p.Exited():
-		default:
-			p.Kill()
-		}
-		if r.t.Failed() {
-			r.t.Logf("%s said:\n%s", name, p.LogTail())
-		}
-	})
-	return in
+	return &instance{Process: p, rig: r}
 }
 
 // leads waits until the scope is led in an epoch above one.

@@ -153,6 +153,9 @@ func applyToLease(t target, n *Name, l *Lease, e *events.Event) string {
 	case *events.GuardExtended:
 		l.GuardExtended, l.GuardAt, l.GuardTTL = true, d.SentAt, d.Granted.Duration()
 		l.Retry = events.Retry{}
+		if l.GuardTTL < l.TTL {
+			l.Short = true // the guard can't be made to outlive it: a successor in time (L37)
+		}
 	case *events.Verified:
 		l.Verified = true
 	case *events.VerifyFailed:
@@ -300,10 +303,10 @@ func applyUpkeep(t target, n *Name, l *Lease, e *events.Event) string {
 			n.Successor = events.ReasonChanged
 		}
 	case *events.Revoking:
-		if l.State != Retired {
+		if l.State != Retired && l.State != Revoking {
 			return "only a retired lease may be revoked, the lease is " + l.State.String() // L25, I4
 		}
-		l.State = Revoking
+		l.State, l.Retry = Revoking, events.Retry{}
 	case *events.RevokeFailed:
 		l.Retry = d.Retry
 	case *events.Revoked:

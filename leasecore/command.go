@@ -185,7 +185,8 @@ var (
 	ErrNotAConsumer = errors.New("the definition does not name this consumer")
 	ErrMismatch     = errors.New("another incarnation of this instance is registered")
 	ErrStale        = errors.New("it answers something that is over")
-	ErrUnfit        = errors.New("it does not fit the definition")
+	ErrUnfit        = errors.New("it can't be taken over")
+	ErrLeaving      = errors.New("the scope is being given to another holder")
 	ErrNumber       = errors.New("the lease number is taken")
 )
 

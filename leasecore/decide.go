@@ -13,6 +13,9 @@ import (
 // as it was. A command that has no effect any more gives neither.
 func Decide(d *Draft, at At, c Command) ([]events.Event, error) {
 	w := &decision{Draft: d, at: at}
+	if at.Draining && begins(c) {
+		return nil, ErrLeaving // L1
+	}
 	if err := w.decide(c); err != nil {
 		return nil, err
 	}
@@ -20,6 +23,16 @@ func Decide(d *Draft, at At, c Command) ([]events.Event, error) {
 		return nil, w.broken
 	}
 	return w.out, nil
+}
+
+// begins tells whether a command's whole point is to begin something.
+func begins(c Command) bool {
+	switch c.(type) {
+	case Rotate, Adopt, Reissue:
+		return true
+	default:
+		return false
+	}
 }
 
 // decision is one command being decided.
@@ -148,12 +161,16 @@ func (w *decision) lease(name string, no uint64, states ...LeaseState) (*Name, *
 }
 
 func (w *decision) acquireDone(c AcquireDone) error {
-	n, _, err := w.lease(c.Name, c.Lease, Requested)
+	n, l, err := w.lease(c.Name, c.Lease, Requested)
 	if err != nil {
 		return err
 	}
 	if c.Err == nil {
-		if f := stage(n.Definition, c.Grant); f != nil {
+		f := stage(n.Definition, c.Grant)
+		if f == nil && w.beingRevoked(l.Vault, c.Grant.LeaseID) {
+			f = &events.Failure{Kind: "malformed", Message: "Vault gave a lease id that is being revoked"} // L11
+		}
+		if f != nil {
 			c.Err, c.Keys = &Failed{Failure: *f}, c.Grant.Keys
 			c.LeaseID, c.Guard = c.Grant.LeaseID, c.Grant.Guard
 		}
@@ -170,6 +187,22 @@ func (w *decision) acquireDone(c AcquireDone) error {
 	}
 	w.settle(c.Name)
 	return nil
+}
+
+// beingRevoked tells whether a lease of ours under a lease id is being revoked:
+// what is staged under it would be dead as soon as the call lands.
+func (w *decision) beingRevoked(vault, id string) bool {
+	if id == "" {
+		return false
+	}
+	for _, o := range w.ownersOf(&Lease{Vault: vault, LeaseID: id}) {
+		if n := w.Name(o.name); n != nil {
+			if l := n.Lease(o.no); l != nil && l.State == Revoking {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // KindMissingKeys is the kind of failure of a credential that lacks a key.
@@ -195,12 +228,16 @@ func stage(def *events.Definition, g *events.Acquired) *events.Failure {
 
 // clampGrant replaces a duration that makes no sense (L9).
 func clampGrant(def *events.Definition, g *events.Acquired) {
-	if g.TTL.Sign() > 0 {
+	came := g.TTL
+	if g.LeaseID == "" { // it does not expire for readers, it is polled (L38)
+		g.TTL = events.Seconds{}
 		return
 	}
-	came := g.TTL
+	if came.Sign() > 0 {
+		return
+	}
 	g.TTL = events.Seconds{}
-	if g.LeaseID == "" || def == nil {
+	if def == nil {
 		return
 	}
 	g.TTL = def.FallbackTTL
@@ -277,10 +314,12 @@ func (w *decision) renewDone(c RenewDone) error {
 	switch {
 	case c.Err == nil:
 		renewed := *c.Renewed
-		renewed.Short = renewed.TTL.Duration() < l.TTL // L37: we ask for what we had
+		// L37: we ask for what we had; and a guard that ends before its lease
+		// would fall short of the next renewal.
+		renewed.Short = renewed.TTL.Duration() < l.TTL || renewed.GuardTTL.Sign() > 0 && renewed.GuardTTL.Cmp(renewed.TTL) < 0
 		active := l.State == Active
 		w.emit(c.Name, c.Lease, &renewed)
-		if n := w.Name(c.Name); c.Anew && active && n.Definition != nil && n.Candidate == 0 && n.Handover == nil {
+		if n := w.Name(c.Name); c.Anew && active && !w.at.Draining && n.Definition != nil && n.Candidate == 0 && n.Handover == nil {
 			w.request(n, events.ReasonAnew)
 		}
 	case c.Err.Gone && !inHandover:
@@ -386,6 +425,8 @@ func (w *decision) adopt(c Adopt) error {
 		return fmt.Errorf("%s: %w", c.Name, ErrBusy)
 	case c.Lease != w.h.LastLease+1:
 		return fmt.Errorf("%s: %w: %d", c.Name, ErrNumber, c.Lease)
+	case w.beingRevoked(n.Definition.Vault, c.Adopted.LeaseID):
+		return fmt.Errorf("%s: %w: its lease id is being revoked", c.Name, ErrUnfit) // L11
 	}
 	if f := stage(n.Definition, &c.Adopted.Acquired); f != nil {
 		return fmt.Errorf("%s: %w: %s", c.Name, ErrUnfit, f.Message)
@@ -415,7 +456,11 @@ func (w *decision) reissue() {
 func (w *decision) shutdown() {
 	for _, name := range w.sortedNames() {
 		for _, l := range slices.Clone(w.Name(name).Leases) {
-			if l.State != Requested && l.State != Retired && l.State != Revoking {
+			switch l.State {
+			case Requested, Retired:
+			case Revoking:
+				w.emit(name, l.No, &events.Revoking{}) // once more, without its back-off
+			default:
 				w.emit(name, l.No, &events.Retired{Reason: events.RetiredShutdown})
 			}
 		}

@@ -21,6 +21,8 @@ type world struct {
 	seq   uint64
 	cmd   int
 	log   []events.Event
+	// draining: the holder is about to give the scope back.
+	draining bool
 }
 
 func newWorld(t testing.TB) *world {
@@ -45,7 +47,7 @@ func (w *world) append(evs ...events.Event) {
 func (w *world) decide(c leasecore.Command) ([]events.Event, error) {
 	w.t.Helper()
 	w.cmd++
-	evs, err := leasecore.Decide(leasecore.NewDraft(w.state), leasecore.At{Now: w.now, ID: "c" + strconv.Itoa(w.cmd)}, c)
+	evs, err := leasecore.Decide(leasecore.NewDraft(w.state), leasecore.At{Now: w.now, ID: "c" + strconv.Itoa(w.cmd), Draining: w.draining}, c)
 	if err != nil {
 		return nil, err
 	}

@@ -60,13 +60,26 @@ func (e *endpoints) openAdoption(r micro.Request) (api.Adoption, error) {
 
 func (e *endpoints) adoptOnce(ctx context.Context, name string, a api.Adoption) (uint64, error) {
 	t := e.term
-	next, err := t.do(ctx, leasecore.Tick{}, events.Actor{}, func(s *leasecore.State) any { return s.LastLease + 1 })
+	type look struct {
+		next uint64
+		busy bool
+	}
+	seen, err := t.do(ctx, leasecore.Tick{}, events.Actor{}, func(s *leasecore.State) any {
+		n := s.Name(name)
+		return look{next: s.LastLease + 1, busy: n != nil && (n.Candidate != 0 || n.Handover != nil)}
+	})
 	if err != nil {
 		return 0, err
 	}
-	no, v := next.(uint64), t.views.get(name)
-	if v == nil || v.definition == nil {
+	no, v := seen.(look).next, t.views.get(name)
+	switch {
+	case v == nil || v.definition == nil:
 		return 0, fmt.Errorf("%s: %w", name, leasecore.ErrUnknownName)
+	case seen.(look).busy:
+		return 0, fmt.Errorf("%s: %w", name, leasecore.ErrBusy)
+	}
+	if err := t.svc.blobs.Own(ctx, v.definition.Vault, a.LeaseID, t.name); err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err) // D8
 	}
 	sealed, err := t.svc.keys.SealAtRest(t.name, name, no, a.Values)
 	if err != nil {
@@ -75,8 +88,24 @@ func (e *endpoints) adoptOnce(ctx context.Context, name string, a api.Adoption) 
 	if err := t.svc.blobs.Put(ctx, t.name, name, no, sealed); err != nil {
 		return 0, err
 	}
-	return e.decide(ctx, leasecore.Adopt{Name: name, Lease: no, Adopted: events.Adopted{Acquired: events.Acquired{
+	seq, err := e.decide(ctx, leasecore.Adopt{Name: name, Lease: no, Adopted: events.Adopted{Acquired: events.Acquired{
 		LeaseID: a.LeaseID, TTL: a.TTL, Renewable: a.Renewable, SentAt: t.svc.clock.Now(), Keys: keysOf(a.Values),
 		Public: public(v.definition, a.Values), Fingerprint: t.svc.fingerprint(a.Values),
 	}}}, operator(api.OpAdopt))
+	if refusedForGood(err) { // nothing is under this number: leave nothing there
+		if perr := t.svc.blobs.Purge(ctx, t.name, name, no); perr != nil {
+			t.log.Warn("the values of a refused adoption were not purged; they will be swept", "name", name, "error", perr)
+		}
+	}
+	return seq, err
+}
+
+// refusedForGood tells the errors after which a command certainly had no effect.
+func refusedForGood(err error) bool {
+	for _, refusal := range []error{leasecore.ErrBusy, leasecore.ErrUnknownName, leasecore.ErrNumber, leasecore.ErrUnfit, leasecore.ErrLeaving} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
 }

@@ -37,7 +37,11 @@ func (a *anew) take(name string) (vault.Grant, bool) {
 // noteAnew keeps a renewal's answer when it is more than a longer life.
 func (j *job) noteAnew(r vault.Renewal) bool {
 	other := r.LeaseID != j.lease.LeaseID
-	changed := r.Data != nil && j.svc.fingerprint(r.Data) != j.lease.Fingerprint
+	changed := false
+	if r.Data != nil {
+		fingerprint, _ := j.svc.identify(r.Data)
+		changed = fingerprint != j.lease.Fingerprint
+	}
 	if !other && !changed || j.lease.State != leasecore.Active {
 		return false
 	}
@@ -63,8 +67,12 @@ func (j *job) acquireAnew(ctx context.Context, done leasecore.AcquireDone, g vau
 	if g.Keys == nil {
 		g.Keys = keysOf(g.Data)
 	}
+	var guard *vault.Guard
+	if j.replaced != "" { // it hangs on the guard of the lease that was renewed
+		guard = &vault.Guard{Accessor: j.replaced, TTL: vault.DurationOf(j.svc.guardTTL(j.lease.Vault))}
+	}
 	var err error
-	if done.Grant, err = j.seal(ctx, g, nil); err != nil {
+	if done.Grant, err = j.seal(ctx, g, guard); err != nil {
 		done.Err, done.LeaseID = failed(err), g.LeaseID
 		done.Err.Kind = kindStore
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"time"
 
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/handover/verify"
@@ -57,6 +59,7 @@ func (t *term) applyFile(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	warnPolls(t.log, defs)
 	before, err := t.do(ctx, leasecore.Tick{}, events.Actor{}, func(s *leasecore.State) any { return s.Revision })
 	if err != nil {
 		return "", err
@@ -73,6 +76,24 @@ func (t *term) applyFile(ctx context.Context) (string, error) {
 		return fmt.Sprintf("revision %d is in force", defs.Revision), nil
 	default:
 		return fmt.Sprintf("revision %d with %d definitions was applied", defs.Revision, len(defs.Leases)), nil
+	}
+}
+
+// tooManyPolls is how many readings a second of secrets without lease are worth
+// a warning (L38).
+const tooManyPolls = 200
+
+// warnPolls warns of definitions that would read Vault too often. Which secrets
+// have no lease, only Vault knows; a kv secret never has one.
+func warnPolls(log *slog.Logger, defs *config.Definitions) {
+	perSecond := 0.0
+	for _, def := range defs.Leases {
+		if every := def.Poll.Duration(); def.Kind == events.KindKV && every > 0 {
+			perSecond += float64(time.Second) / float64(every)
+		}
+	}
+	if perSecond > tooManyPolls {
+		log.Warn("the definitions read secrets without lease too often; raise poll", "per_second", int(perSecond), "file", defs.File)
 	}
 }
 

@@ -27,8 +27,10 @@ func (j *job) poll(ctx context.Context) (request, bool) {
 		j.log.Warn("a secret could not be read again", "name", j.effect.Name, "error", err)
 		return unchanged, ctx.Err() == nil
 	}
+	fingerprint, reread := j.svc.identify(grant.Data)
+	read.reread = reread.Duration()
 	return request{
-		command: leasecore.PollDone{Name: j.effect.Name, Lease: j.lease.No, Fingerprint: j.svc.fingerprint(grant.Data)},
+		command: leasecore.PollDone{Name: j.effect.Name, Lease: j.lease.No, Fingerprint: fingerprint},
 		polled:  read,
 	}, ctx.Err() == nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/events/journal"
+	"github.com/leasesvc/leasesvc/internal/failpoint"
 	"github.com/leasesvc/leasesvc/leasecore"
 	"github.com/leasesvc/leasesvc/projector"
 )
@@ -48,6 +49,10 @@ type request struct {
 	effect  *leasecore.Effect
 	confirm *confirmation
 	polled  *reading
+	// late, if set, is called when the term ends before the command was decided.
+	late func()
+	// ctx, if set, ends when nobody waits for the decision any more (L5).
+	ctx context.Context
 	// done, if set, is called on the scope's goroutine once the command was
 	// decided and what it decided is in the log.
 	done func(s *leasecore.State, err error)
@@ -157,8 +162,12 @@ func (t *term) submit(r request) error {
 func (t *term) deliver(ctx context.Context, r request) {
 	select {
 	case t.queue <- r:
+		return
 	case <-ctx.Done():
 	case <-t.ended:
+	}
+	if r.late != nil {
+		r.late()
 	}
 }
 
@@ -170,7 +179,7 @@ func (t *term) do(ctx context.Context, c leasecore.Command, actor events.Actor, 
 		err  error
 	}
 	reply := make(chan outcome, 1)
-	err := t.submit(request{command: c, actor: actor, done: func(s *leasecore.State, err error) {
+	err := t.submit(request{command: c, actor: actor, ctx: ctx, done: func(s *leasecore.State, err error) {
 		o := outcome{err: err}
 		if look != nil && err == nil {
 			o.seen = look(s)
@@ -195,7 +204,7 @@ func (t *term) do(ctx context.Context, c leasecore.Command, actor events.Actor, 
 func (t *term) lead(ctx, base context.Context) error {
 	termCtx, cancel := context.WithCancel(base)
 	t.work = newWork(termCtx, t)
-	stopDefinitions := make(chan struct{})
+	stopServing := make(chan struct{})
 	var serving sync.WaitGroup
 	for n := range t.projection.State().Names() {
 		t.views.publish(t.projection.State(), n.Name, t.svc.clock.Now())
@@ -208,7 +217,8 @@ func (t *term) lead(ctx, base context.Context) error {
 	for n := range t.projection.State().Names() {
 		t.dirty[n.Name] = true
 	}
-	serving.Go(func() { t.applyDefinitionsFile(termCtx, stopDefinitions) })
+	serving.Go(func() { t.applyDefinitionsFile(termCtx, stopServing) })
+	serving.Go(func() { t.sweep(termCtx, stopServing) })
 	if t.svc.opts.OnLead != nil {
 		t.svc.opts.OnLead(t.name, t.epoch)
 	}
@@ -221,7 +231,7 @@ func (t *term) lead(ctx, base context.Context) error {
 	}()
 	err = t.loop(termCtx, ctx)
 	t.end(err)
-	close(stopDefinitions)
+	close(stopServing)
 	api.stop()
 	t.work.stop()
 	cancel()
@@ -390,6 +400,11 @@ func (t *term) decide(batch []request) (evs []events.Event, results []decided, t
 		if at.Actor == (events.Actor{}) {
 			at.Actor = holder
 		}
+		if r.ctx != nil && r.ctx.Err() != nil {
+			results = append(results, decided{from: len(evs), to: len(evs), err: r.ctx.Err()})
+			taken++
+			continue
+		}
 		out, err := t.decideOne(draft, at, r.command)
 		results = append(results, decided{from: len(evs), to: len(evs) + len(out), err: err})
 		evs = append(evs, out...)
@@ -409,9 +424,6 @@ func (t *term) decideOne(draft *leasecore.Draft, at leasecore.At, c leasecore.Co
 		if p := recover(); p != nil {
 			t.log.Error("deciding a command panicked; this is a defect, please report it", "command", fmt.Sprintf("%T", c), "stack", string(debug.Stack()))
 			out, err = nil, fmt.Errorf("%w: %T", errPanicked, c)
-			if tick, ok := c.(leasecore.Tick); ok {
-				t.agenda.set(tick.Name, at.Now.Add(afterPanic), true)
-			}
 		}
 	}()
 	return leasecore.Decide(draft, at, c)
@@ -455,17 +467,37 @@ func (t *term) apply(e *events.Event) error {
 	t.lastSeq.Store(e.Seq)
 	t.names.Store(int64(t.projection.State().Len()))
 	t.tellEvent(e)
+	hitAfter(e.Type())
 	if e.Name != events.EpochName && e.Name != events.DefinitionsName {
 		t.dirty[e.Name] = true
 	}
 	return nil
 }
 
+// hitAfter names the boundaries that an event in the log makes, for the tests
+// that kill the process there.
+func hitAfter(t events.Type) {
+	switch t {
+	case events.TypeRequested:
+		failpoint.Hit(failpoint.Intent)
+	case events.TypeAcquired:
+		failpoint.Hit(failpoint.Acquired)
+	case events.TypeHandoverStarted:
+		failpoint.Hit(failpoint.Asked)
+	case events.TypePrepared:
+		failpoint.Hit(failpoint.Answered)
+	case events.TypeInstalled:
+		failpoint.Hit(failpoint.Installed)
+	case events.TypeRevoking:
+		failpoint.Hit(failpoint.Revoking)
+	}
+}
+
 // settle answers the requests of an append and brings effects, views and the
 // agenda in line with the state.
 func (t *term) settle(batch []request, results []decided) {
 	state, now := t.projection.State(), t.svc.clock.Now()
-	touched := map[string]bool{}
+	touched, panicked := map[string]bool{}, map[string]bool{}
 	for name := range t.dirty {
 		touched[name] = true
 	}
@@ -481,22 +513,43 @@ func (t *term) settle(batch []request, results []decided) {
 		if tick, ok := r.command.(leasecore.Tick); ok {
 			touched[tick.Name] = true
 		}
+		if errors.Is(results[i].err, errPanicked) {
+			for name := range touched {
+				panicked[name] = true
+			}
+		}
 		if err := results[i].err; err != nil && !errors.Is(err, leasecore.ErrStale) && r.done == nil {
 			t.log.Warn("a command was refused", "error", err)
 		}
 	}
 	for name := range touched {
-		t.views.publish(state, name, now)
-		t.work.sync(name, state.Owed(name, now))
-		// From when the batch was gathered: what became due since is due at once.
-		at, ok := state.Wake(name, t.looked)
-		t.agenda.set(name, at, ok)
+		t.bring(state, name, now, panicked[name])
 	}
 	for i := range batch {
 		if batch[i].done != nil {
 			batch[i].done(state, results[i].err)
 		}
 	}
+}
+
+// bring brings what a name shows, what runs for it and when it is looked at next
+// in line with the state. A state that can't be looked at is a defect: it is
+// reported, and the name looked at again later (L36).
+func (t *term) bring(state *leasecore.State, name string, now time.Time, panicked bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.log.Error("looking at a name panicked; this is a defect, please report it", "name", name, "stack", string(debug.Stack()))
+			t.agenda.set(name, now.Add(afterPanic), true)
+		}
+	}()
+	t.views.publish(state, name, now)
+	t.work.sync(name, state.Owed(name, now))
+	// From when the batch was gathered: what became due since is due at once.
+	at, ok := state.Wake(name, t.looked)
+	if later := now.Add(afterPanic); panicked && (!ok || at.After(later)) {
+		at, ok = later, true
+	}
+	t.agenda.set(name, at, ok)
 }
 
 // keep puts back what could not be recorded: outcomes must not get lost. Who
@@ -520,13 +573,17 @@ func (t *term) keep(batch []request) {
 	}
 }
 
-// refuseRest answers those who still wait when the term is over.
+// refuseRest answers those who still wait when the term is over, and gives back
+// what arrived too late and hangs on no guard (D5).
 func (t *term) refuseRest() {
 	for {
 		select {
 		case r := <-t.queue:
 			if r.done != nil {
 				r.done(nil, errNotLeading)
+			}
+			if r.late != nil {
+				r.late()
 			}
 		default:
 			return

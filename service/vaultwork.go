@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/internal/failpoint"
 	"github.com/leasesvc/leasesvc/leasecore"
 	"github.com/leasesvc/leasesvc/vault"
 )
@@ -27,6 +28,8 @@ type job struct {
 	deadline    time.Time // of the hand-over in flight
 	reverted    bool
 	replaces    uint64 // the active lease when it began
+	replaced    string // its guard
+	guardShared bool   // another lease of the name hangs on the same guard
 }
 
 // guardMargin is how much longer than its lease a guard is asked to live.
@@ -90,7 +93,9 @@ func (j *job) acquire(ctx context.Context) (request, bool) {
 			return request{command: done}, ctx.Err() == nil
 		}
 	}
+	failpoint.Hit(failpoint.GuardMade)
 	grant, err := v.client.Read(ctx, j.lease.Path, guard, vault.ReadOptions{KVv2: kvVersion2(j.definition, j.lease.Path)})
+	failpoint.Hit(failpoint.CredentialRead)
 	if err != nil {
 		done.Err = failed(err)
 		return request{command: done}, ctx.Err() == nil
@@ -112,7 +117,7 @@ func (j *job) acquire(ctx context.Context) (request, bool) {
 			j.log.Debug("a guard of nothing was left to expire", "error", err)
 		}
 	}
-	return request{command: done}, true
+	return request{command: done, late: func() { j.abandon(v, grant, guard) }}, true
 }
 
 // kvVersion2 tells whether a path is read as one of a KV mount of version 2.
@@ -124,9 +129,10 @@ func kvVersion2(def *events.Definition, path string) bool {
 func (j *job) seal(ctx context.Context, g vault.Grant, guard *vault.Guard) (*events.Acquired, error) {
 	a := &events.Acquired{
 		LeaseID: g.LeaseID, TTL: exact(g.TTL), Renewable: g.Renewable, SentAt: j.svc.wall(g.SentAt),
-		Keys: g.Keys, Public: public(j.definition, g.Data), Fingerprint: j.svc.fingerprint(g.Data),
+		Keys: g.Keys, Public: public(j.definition, g.Data),
 		Suspect: g.Suspect, Warnings: g.Warnings,
 	}
+	a.Fingerprint, a.RereadIn = j.svc.identify(g.Data)
 	if guard != nil && g.LeaseID != "" {
 		a.Guard, a.GuardTTL = guard.Accessor, exact(guard.TTL)
 	}
@@ -137,6 +143,10 @@ func (j *job) seal(ctx context.Context, g vault.Grant, guard *vault.Guard) (*eve
 	if err := j.svc.blobs.Put(ctx, j.name, j.effect.Name, j.lease.No, sealed); err != nil {
 		return nil, err
 	}
+	if err := j.svc.blobs.Own(ctx, j.lease.Vault, g.LeaseID, j.name); err != nil {
+		return nil, err // D8
+	}
+	failpoint.Hit(failpoint.BlobWritten)
 	return a, nil
 }
 
@@ -195,6 +205,7 @@ func (j *job) extend(ctx context.Context) (request, bool) {
 	if err == nil {
 		var granted time.Duration
 		granted, err = v.client.ExtendGuard(ctx, j.lease.Guard, j.guardLife())
+		failpoint.Hit(failpoint.Extended)
 		done.Granted = events.FromDuration(granted)
 	}
 	if err != nil {
@@ -221,6 +232,7 @@ func (j *job) renewBoth(ctx context.Context, v *vaultConn) (renewed *events.Rene
 	if err != nil {
 		return nil, false, err
 	}
+	failpoint.Hit(failpoint.Renewing)
 	isNew = j.noteAnew(r)
 	out := &events.Renewed{TTL: exact(r.TTL), SentAt: j.svc.wall(r.SentAt), Renewable: r.Renewable, Suspect: r.Suspect, Warnings: r.Warnings}
 	if j.lease.Guard == "" {
@@ -258,7 +270,7 @@ func (j *job) revokeAll(ctx context.Context) (gone bool, err error) {
 				return false, err
 			}
 		}
-		if j.lease.Guard != "" {
+		if j.lease.Guard != "" && !j.guardShared {
 			guardGone, err := v.client.RevokeGuard(ctx, j.lease.Guard)
 			if err != nil {
 				return false, err
@@ -266,8 +278,12 @@ func (j *job) revokeAll(ctx context.Context) (gone bool, err error) {
 			gone = gone && guardGone
 		}
 	}
+	failpoint.Hit(failpoint.Revoked)
 	if err := j.svc.blobs.Purge(ctx, j.name, j.effect.Name, j.lease.No); err != nil {
 		return false, fmt.Errorf("purging the sealed values: %w", err)
+	}
+	if err := j.svc.blobs.Disown(ctx, j.lease.Vault, j.lease.LeaseID, j.name); err != nil {
+		return false, err
 	}
 	return gone, nil
 }

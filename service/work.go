@@ -124,6 +124,14 @@ func (w *work) plan(e leasecore.Effect) func(context.Context) (request, bool) {
 		job.deadline = h.Started.Add(h.Budget)
 	}
 	job.reverted, job.replaces = name.Reverted, name.Active
+	if a := name.Lease(name.Active); a != nil {
+		job.replaced = a.Guard
+	}
+	for i := range name.Leases {
+		if o := &name.Leases[i]; o.No != job.lease.No && o.Guard != "" && o.Guard == job.lease.Guard {
+			job.guardShared = true
+		}
+	}
 	switch e.Kind {
 	case leasecore.Acquire:
 		return job.acquire

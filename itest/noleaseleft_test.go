@@ -1,0 +1,227 @@
+package itest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/leasesvc/leasesvc/devvault"
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/internal/failpoint"
+)
+
+const (
+	killsAtEachPoint   = 10
+	killsAtAnyMoment   = 80
+	namesUnderKill     = 8
+	shortGuard         = 5 * time.Second
+	reachPointWithin   = 20 * time.Second
+	underKillSettings  = ", guard_ttl: 5s, timeout: 3s"
+	underKillTTL       = "4s"
+	underKillMaxTTL    = "8s"
+	randomMomentWithin = 1500 * time.Millisecond
+)
+
+// TestNoLeaseLeftBehind kills the service at each named boundary and at random
+// moments. After the guards' time, what PostgreSQL and Vault have is what the
+// log says lives.
+func TestNoLeaseLeftBehind(t *testing.T) {
+	for name, start := range vaultTargets(t) {
+		t.Run(name, func(t *testing.T) { noLeaseLeftBehind(t, start) })
+	}
+}
+
+func noLeaseLeftBehind(t *testing.T, start func(*testing.T) *vaultServer) {
+	r := newRig(t, start, underKillTTL, underKillMaxTTL)
+	r.guard = underKillSettings
+	door := r.identity("gate")
+	var defs strings.Builder
+	fmt.Fprintf(&defs, "revision: 1\ndefaults: {kind: postgresql, prepare_timeout: 2s, rollback_timeout: 1s, good_for: 100ms, acquisitions_per_hour: 10000}\nleases:\n")
+	for i := range namesUnderKill {
+		fmt.Fprintf(&defs, "  orders-%d: {path: database/creds/orders, consumers: [{name: gate, key: %s}]}\n", i, door.public)
+	}
+	r.write("definitions.yaml", defs.String())
+	stop := r.gates(door)
+
+	kills := map[string]int{}
+	var schedule []string
+	for _, point := range failpoint.All() {
+		for range killsAtEachPoint {
+			schedule = append(schedule, point)
+		}
+	}
+	for range killsAtAnyMoment {
+		schedule = append(schedule, "")
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	random.Shuffle(len(schedule), func(i, j int) { schedule[i], schedule[j] = schedule[j], schedule[i] })
+	for _, point := range schedule {
+		kills[r.killAt(point, random)]++
+	}
+	total := 0
+	for _, n := range kills {
+		total += n
+	}
+	for _, point := range failpoint.All() {
+		if kills[point] < killsAtEachPoint {
+			t.Errorf("killed %d times at %s, %d were to be", kills[point], point, killsAtEachPoint)
+		}
+	}
+	t.Logf("%d kills: %v", total, kills)
+	if total < 200 {
+		t.Errorf("only %d kills", total)
+	}
+
+	last := r.start("a")
+	r.leads(0)
+	r.noOrphans(shortGuard + 20*time.Second)
+	r.vaultHasWhatTheLogSays(shortGuard + 20*time.Second)
+	stop()
+	if err := last.End(syscall.SIGTERM, 20*time.Second); err != nil {
+		t.Error(err)
+	}
+	r.noSecretAnywhere()
+}
+
+// gates serves every name with a consumer that says yes.
+func (r *rig) gates(who identity) (stop func()) {
+	r.t.Helper()
+	client := r.connect(who)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for i := range namesUnderKill {
+		wg.Go(func() {
+			if err := client.Serve(ctx, fmt.Sprint("orders-", i), &gate{rig: r}); err != nil {
+				r.t.Errorf("serving orders-%d: %v", i, err)
+			}
+		})
+	}
+	return func() {
+		cancel()
+		wg.Wait()
+		client.Close()
+	}
+}
+
+// killAt runs an instance, keeps it busy, and has it killed at a point (or, "",
+// at some moment); it gives the point at which it was.
+func (r *rig) killAt(point string, random *rand.Rand) string {
+	r.t.Helper()
+	if point == "" {
+		in := r.launch("a")
+		moment := time.After(time.Duration(random.Int64N(int64(randomMomentWithin))))
+		r.busyUntil(in, moment)
+		in.Kill()
+		return "any moment"
+	}
+	in := r.launch("a", "LEASESVC_FAILPOINT="+point+":1")
+	deadline := time.After(reachPointWithin)
+	if point == failpoint.Renewing { // a renewal comes to who is left in peace
+		select {
+		case <-in.Exited():
+		case <-deadline:
+		}
+	} else {
+		r.busyUntil(in, deadline)
+	}
+	select {
+	case <-in.Exited():
+	default:
+		in.Kill()
+		return "not reached: " + point
+	}
+	status, ok := in.State().Sys().(syscall.WaitStatus)
+	if !ok || status.Signal() != syscall.SIGKILL || !strings.Contains(in.LogTail(), "failpoint "+point) {
+		r.t.Errorf("%s: ended with %s", point, in.State())
+	}
+	return point
+}
+
+// busyUntil asks for rotations until the instance ends or the time is up.
+func (r *rig) busyUntil(in *instance, up <-chan time.Time) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for next := 0; ; next++ {
+		select {
+		case <-in.Exited():
+			return
+		case <-up:
+			return
+		case <-tick.C:
+			ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+			_, _ = r.api.Rotate(ctx, scope, fmt.Sprint("orders-", next%namesUnderKill)) // refused while one is on its way
+			cancel()
+		}
+	}
+}
+
+// vaultHasWhatTheLogSays waits until the leases in devvault are those of the log.
+// (A real server's accounts have been compared already, and it revokes leases
+// with their accounts.)
+func (r *rig) vaultHasWhatTheLogSays(within time.Duration) {
+	r.t.Helper()
+	if r.vault.dev == nil {
+		return
+	}
+	var has, says []string
+	await(r.t, within, "Vault to have what the log says", func() bool {
+		_, p := r.read()
+		live := map[string]bool{}
+		says = says[:0]
+		for n := range p.State().Names() {
+			for _, l := range n.Leases {
+				if l.LeaseID != "" {
+					live[l.LeaseID] = true
+					says = append(says, l.LeaseID)
+				}
+			}
+		}
+		has = has[:0]
+		same := true
+		for _, l := range r.vault.dev.Leases() {
+			has = append(has, l.ID)
+			same = same && live[l.ID]
+		}
+		return same && len(has) == len(live)
+	})
+}
+
+// TestC30_DroppedAfterTheEffectAndKilled: Vault creates the credential, the
+// connection drops before the answer, and the process is killed before it can
+// say so: the account is gone within the guard's time.
+func TestC30_DroppedAfterTheEffectAndKilled(t *testing.T) {
+	r := newRig(t, startDevvault, underKillTTL, underKillMaxTTL)
+	r.guard = underKillSettings
+	r.write("definitions.yaml", quietDefinitions)
+	for round := range 5 {
+		fault := r.vault.dev.Inject(devvault.Fault{Method: "GET", Path: "database/creds/*", Times: 1, DropAfter: true})
+		in := r.launch("a", "LEASESVC_FAILPOINT="+failpoint.CredentialRead+":1")
+		select {
+		case <-in.Exited():
+		case <-time.After(reachPointWithin):
+			in.Kill()
+			t.Fatalf("round %d: the point was not reached", round)
+		}
+		if fault.Hits() != 1 {
+			t.Fatalf("round %d: the connection was dropped %d times", round, fault.Hits())
+		}
+		log, _ := r.read()
+		if n := count(log, events.TypeAcquired, 0); n != 0 {
+			t.Fatalf("round %d: %d leases were acquired", round, n)
+		}
+	}
+	if n := r.vault.dev.Count("GET", "database/creds/*"); n != 5 {
+		t.Errorf("the credential was read %d times in 5 lives: a read is never repeated", n)
+	}
+	await(t, shortGuard+10*time.Second, "the accounts to be gone", func() bool {
+		roles, err := r.pg.Roles(context.Background())
+		return err == nil && len(roles) == 0
+	})
+}

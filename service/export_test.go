@@ -1,0 +1,30 @@
+package service
+
+import (
+	"context"
+
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/leasecore"
+)
+
+// ErrPanicked is what who waits for a command is told that panicked.
+var ErrPanicked = errPanicked
+
+// Decide has a command decided by a scope that s leads; look, if set, gets the
+// state after it on the scope's goroutine.
+func Decide(ctx context.Context, s *Service, scope string, c leasecore.Command, look func(*leasecore.State)) error {
+	sc := s.scopes[scope]
+	sc.mu.Lock()
+	t := sc.term
+	sc.mu.Unlock()
+	if t == nil {
+		return errNotLeading
+	}
+	_, err := t.do(ctx, c, events.Actor{}, func(s *leasecore.State) any {
+		if look != nil {
+			look(s)
+		}
+		return nil
+	})
+	return err
+}
