@@ -90,6 +90,31 @@ bench-short: ## every benchmark once or a few times: that they run, not what the
 fuzz-short: ## every fuzz test for $FUZZ_TIME (10s)
 	scripts/fuzz-short $(FUZZ_TIME)
 
+# SEED replays one schedule of the simulator exactly.
+SEED ?=
+
+.PHONY: sim
+sim: ## the simulator's short run: 20,000 schedules, every fault in every phase (a minute); SEED=N replays one
+	go test ./sim -count 1 -run TestSim -timeout 5m -v $(if $(SEED),-seed $(SEED))
+
+.PHONY: sim-long
+sim-long: ## a million schedules (an hour)
+	go test ./sim -count 1 -run TestSim -timeout 3h -v -schedules 1000000
+
+MUTATE_ARGS ?=
+
+.PHONY: mutate
+mutate: ## mutation tests of leasecore and projector: at least 90 % killed (minutes)
+	go run ./internal/mutate/cmd -min 90 -equivalent docs/mutation.md -skip '^TestArrows$$' $(MUTATE_ARGS) ./leasecore=./leasecore,./projector ./projector
+
+.PHONY: spec
+spec: ## check the model of the protocol: small bounds, every mutant (3 minutes; spin from Debian)
+	spec/check
+
+.PHONY: spec-long
+spec-long: ## check the model with the larger bounds
+	spec/check -long
+
 .PHONY: golden
 golden: ## rewrite golden files and scenarios' printed state; read the difference
 	scripts/golden

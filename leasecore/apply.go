@@ -81,6 +81,9 @@ func applyToName(t target, e *events.Event) (why string) {
 		l := Lease{State: Requested, Vault: d.Vault, Path: d.Path, Reason: d.Reason, GrantedAt: e.Time}
 		if why = n.candidate(t, e, l); why == "" {
 			spend(t.head(), n, e.Time)
+			if d.Reason == events.ReasonAnew && n.Successor == "" {
+				n.Successor = d.Reason // asked for again if this comes to nothing
+			}
 		}
 	case *events.Adopted:
 		l := Lease{State: Requested, Vault: d.Vault, Path: d.Path, Reason: reasonAdopted, Forced: true}
@@ -292,6 +295,7 @@ func applyUpkeep(t target, n *Name, l *Lease, e *events.Event) string {
 		}
 		if d.Refused {
 			l.Renewable = false
+			l.Lost = l.State == HandingOver
 		}
 		n.renewalTried(l)
 	case *events.Retired:

@@ -83,6 +83,9 @@ type Lease struct {
 	// Forced: consumers are asked even if the values are those that they use
 	// (an adopted lease, L51).
 	Forced bool
+	// Lost: Vault refused to renew it while consumers were asked, so it must not
+	// be installed any more.
+	Lost bool
 	// Verified: a login of our own with it worked.
 	Verified bool
 	// ActiveRenewed: a renewal of the active lease was tried while this

@@ -74,9 +74,9 @@ func (l *Lease) print(b *strings.Builder) {
 	if end, ends := l.Expires(); ends && l.State != Requested {
 		fmt.Fprintf(b, " expires=%s", stamp(end))
 	}
-	for flag, on := range []bool{l.Renewable, l.Short, l.GuardExtended, l.Verified, l.ActiveRenewed, l.Forced} {
+	for flag, on := range []bool{l.Renewable, l.Short, l.GuardExtended, l.Verified, l.ActiveRenewed, l.Forced, l.Lost} {
 		if on {
-			b.WriteString([...]string{" renewable", " short", " extended", " verified", " active-renewed", " forced"}[flag])
+			b.WriteString([...]string{" renewable", " short", " extended", " verified", " active-renewed", " forced", " lost"}[flag])
 		}
 	}
 	if l.Retry.Attempt > 0 {

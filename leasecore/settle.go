@@ -54,14 +54,14 @@ func (w *decision) stepHandover(n *Name) bool {
 	l := n.Lease(h.Lease)
 	no, refused := h.refusal()
 	switch {
-	case h.Unasked != "" && n.Definition != nil && l.State == HandingOver:
+	case h.Unasked != "" && n.Definition != nil && l.State == HandingOver && !l.Lost:
 		return w.install(n, h, h.Unasked)
 	case refused:
 		return w.rollback(n, h, "refused", fmt.Sprintf("%s said no: %s", no, h.Answers[no].Reason))
 	case n.Definition == nil:
 		return w.rollback(n, h, "removed", "the definition was removed")
-	case !l.Usable(w.at.Now) || l.State != HandingOver:
-		return w.rollback(n, h, "expired", "the candidate expired while consumers were asked")
+	case !l.Usable(w.at.Now) || l.Lost || l.State != HandingOver:
+		return w.rollback(n, h, "expired", "the candidate came to its end while consumers were asked")
 	}
 	if proof := n.proof(h); proof != "" {
 		return w.install(n, h, proof)
