@@ -43,12 +43,21 @@ type PasswordSetter interface {
 	SetPassword(ctx context.Context, user string, password secret.String, statements []string) error
 }
 
+// UserNamer is an [Accounts] whose user names are of another form than
+// "v-token-role-random-time".
+type UserNamer interface {
+	UserName(usual string) string
+}
+
 // Connection is what database/config/:name says about a server.
 type Connection struct {
 	// URL may hold {{username}} and {{password}}.
 	URL      string
 	Username string
 	Password secret.String
+	// Details are all other fields of the configuration, as they came: text,
+	// bool, json.Number.
+	Details map[string]any
 }
 
 // Connector is an [Accounts] that can serve the server that a configuration
@@ -71,6 +80,9 @@ var (
 	ErrAccountExpired = errors.New("account has expired")
 	// ErrAccountExists: an account of that name is there already.
 	ErrAccountExists = errors.New("account exists")
-	// ErrDirectoryDown: [Directory.SetDown] is in force.
+	// ErrNoPermission: the account may not go there.
+	ErrNoPermission = errors.New("access refused")
+	// ErrDirectoryDown: [Directory.SetDown] or [MemoryBroker.SetDown] is in
+	// force.
 	ErrDirectoryDown = errors.New("directory is down")
 )

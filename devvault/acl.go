@@ -21,11 +21,15 @@ func (s *Server) aclOf(names []string) acl {
 			a.root = true
 			continue
 		}
-		p := s.policies[n]
-		if p == nil {
-			continue // a policy that does not exist grants nothing
+		rules := wrappingRules
+		if n != "response-wrapping" {
+			p := s.policies[n]
+			if p == nil {
+				continue // a policy that does not exist grants nothing
+			}
+			rules = p.rules
 		}
-		for _, r := range p.rules {
+		for _, r := range rules {
 			a.rules[r.path] |= r.caps
 		}
 	}

@@ -1,6 +1,7 @@
 package devvault
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -42,6 +43,14 @@ type databaseRole struct {
 func (d *database) accounts(dbName string) Accounts {
 	if c := d.configs[dbName]; c != nil && c.accounts != nil {
 		return c.accounts
+	}
+	return d.server.cfg.Accounts
+}
+
+// backend is what serves the databases of a plugin.
+func (d *database) backend(plugin string) Accounts {
+	if a := d.server.cfg.Plugins[plugin]; a != nil {
+		return a
 	}
 	return d.server.cfg.Accounts
 }
@@ -168,10 +177,11 @@ func (d *database) writeConfig(req *request, name string) (*response, error) {
 			next.details[field] = v
 		}
 	}
-	connection := Connection{Password: next.password}
+	connection := Connection{Password: next.password, Details: maps.Clone(next.details)}
 	connection.URL, _ = next.details["connection_url"].(string)
 	connection.Username, _ = next.details["username"].(string)
-	if c, ok := s.cfg.Accounts.(Connector); ok {
+	next.accounts = d.backend(next.plugin)
+	if c, ok := next.accounts.(Connector); ok {
 		accounts, err := c.Connect(req.ctx, connection, verify)
 		if err != nil {
 			return nil, badRequest("error creating database object: " + err.Error())
@@ -296,6 +306,9 @@ func (d *database) newCreds(req *request, roleName string) (*response, error) {
 	}
 
 	user, password := userName(req.token.display, roleName, now), secret.New(randomPassword())
+	if n, ok := accounts.(UserNamer); ok {
+		user = n.UserName(user)
+	}
 	account := Account{User: user, Password: password, Expires: now.Add(ttl + expiryMargin), Statements: want.creation}
 	if broken {
 		account.Password = secret.New(randomPassword())
@@ -304,19 +317,10 @@ func (d *database) newCreds(req *request, roleName string) (*response, error) {
 		return nil, listed(http.StatusInternalServerError, err.Error())
 	}
 	l := &lease{
-		id: req.path + "/" + randomBase62(24), path: req.path, db: d, role: roleName, user: user, dbName: want.dbName, revoke: want.revocation, ttl: ttl,
+		id: req.path + "/" + randomBase62(24), path: req.path, role: roleName, user: user, renewable: true, ttl: ttl,
+		credential: &databaseCredential{db: d, role: roleName, user: user, dbName: want.dbName, revoke: want.revocation},
 	}
-	if err := s.registerLease(req, l); err != nil {
-		// Nobody is told of the account: it must not stay.
-		dropErr := accounts.Drop(req.ctx, user, want.revocation)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if dropErr != nil {
-			s.counters.DropsFailed++
-			s.log.Warn("account left behind by a read that found its token gone", "user", user, "error", dropErr)
-		} else {
-			s.counters.AccountsDropped++
-		}
+	if err := s.grantLease(req, l); err != nil {
 		return nil, err
 	}
 	return &response{
@@ -325,27 +329,36 @@ func (d *database) newCreds(req *request, roleName string) (*response, error) {
 	}, nil
 }
 
-// registerLease hangs l on the token of the call.
-func (s *Server) registerLease(req *request, l *lease) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.counters.AccountsCreated++
-	l.issued = s.now()
-	l.expires = l.issued.Add(l.ttl)
-	t := s.tokens[req.tokenID]
-	if t == nil {
-		return listed(http.StatusInternalServerError, "internal error")
+// databaseCredential is an account of a database role.
+type databaseCredential struct {
+	db                 *database
+	role, user, dbName string
+	revoke             []string // revocation statements, in case the role is gone by then
+}
+
+func (c *databaseCredential) renewal() (grant, func(context.Context, time.Time) error, error) {
+	s, role := c.db.server, c.db.roles[c.role]
+	if role == nil {
+		return grant{}, nil, fmt.Errorf("error during renew: could not find role with name %q", c.role)
 	}
-	l.token = req.tokenID
-	if t.batch {
-		l.token, l.batchEnd = t.parent, t.expires
-		if l.expires.After(l.batchEnd) {
-			l.expires = l.batchEnd
-			l.ttl = l.expires.Sub(l.issued).Round(time.Second)
-		}
+	limits := grant{usual: role.defaultTTL, max: role.maxTTL, systemDefault: c.db.mount.defaultTTL(s), systemMax: c.db.mount.maxTTL(s)}
+	extender, ok := c.db.accounts(role.dbName).(Extender)
+	if !ok {
+		return limits, nil, nil
 	}
-	s.addLease(l)
-	return nil
+	statements := role.renewal
+	return limits, func(ctx context.Context, expires time.Time) error {
+		return extender.Extend(ctx, c.user, expires, statements)
+	}, nil
+}
+
+func (c *databaseCredential) ending() func(context.Context) error {
+	statements, dbName := c.revoke, c.dbName
+	if role := c.db.roles[c.role]; role != nil {
+		statements, dbName = role.revocation, role.dbName
+	}
+	accounts := c.db.accounts(dbName)
+	return func(ctx context.Context) error { return accounts.Drop(ctx, c.user, statements) }
 }
 
 // userName is v-<display>-<role>-<random>-<unix>, within 63 characters.

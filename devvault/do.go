@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/leasesvc/leasesvc/secret"
 )
@@ -33,6 +34,26 @@ func (s *Server) Do(ctx context.Context, method, path string, body any) (map[str
 
 // DoAs is Do with a token of the caller's choice.
 func (s *Server) DoAs(ctx context.Context, token secret.String, method, path string, body any) (map[string]any, error) {
+	return s.do(ctx, token, 0, method, path, body)
+}
+
+// DoWrapped is Do with the answer wrapped for ttl, in whole seconds: it
+// returns the wrapping token that sys/wrapping/unwrap gives the answer for,
+// once.
+func (s *Server) DoWrapped(ctx context.Context, ttl time.Duration, method, path string, body any) (secret.String, error) {
+	out, err := s.do(ctx, s.cfg.RootToken, ttl, method, path, body)
+	if err != nil {
+		return secret.String{}, err
+	}
+	info, _ := out["wrap_info"].(map[string]any)
+	token, _ := info["token"].(string)
+	if token == "" {
+		return secret.String{}, fmt.Errorf("%s %s answered nothing that could be wrapped", method, path)
+	}
+	return secret.New(token), nil
+}
+
+func (s *Server) do(ctx context.Context, token secret.String, wrapTTL time.Duration, method, path string, body any) (map[string]any, error) {
 	var payload bytes.Buffer
 	if body != nil {
 		if err := json.NewEncoder(&payload).Encode(body); err != nil {
@@ -44,6 +65,9 @@ func (s *Server) DoAs(ctx context.Context, token secret.String, method, path str
 		return nil, fmt.Errorf("making the request %s %s: %w", method, path, err)
 	}
 	r.Header.Set("X-Vault-Token", token.Reveal())
+	if wrapTTL > 0 {
+		r.Header.Set("X-Vault-Wrap-TTL", wrapHeader(wrapTTL))
+	}
 	if method == http.MethodPatch {
 		r.Header.Set("Content-Type", "application/merge-patch+json")
 	}

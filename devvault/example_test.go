@@ -3,6 +3,7 @@ package devvault_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/leasesvc/leasesvc/devvault"
 )
@@ -56,4 +57,33 @@ func ExampleServer_Inject() {
 	fmt.Println("hits so far:", fault.Hits())
 	// Output:
 	// hits so far: 0
+}
+
+// A secret id that only one reader can have: it travels wrapped.
+func ExampleServer_DoWrapped() {
+	ctx := context.Background()
+	server, err := devvault.New(devvault.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer server.Close()
+	if _, err := server.Do(ctx, "POST", "sys/auth/approle", map[string]any{"type": "approle"}); err != nil {
+		fmt.Println(err)
+	}
+	if _, err := server.Do(ctx, "POST", "auth/approle/role/app", map[string]any{"token_ttl": "1h"}); err != nil {
+		fmt.Println(err)
+	}
+	token, err := server.DoWrapped(ctx, time.Minute, "POST", "auth/approle/role/app/secret-id", nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for range 2 {
+		_, err := server.DoAs(ctx, token, "POST", "sys/wrapping/unwrap", nil)
+		fmt.Println(err)
+	}
+	// Output:
+	// <nil>
+	// POST sys/wrapping/unwrap: 400: wrapping token is not valid or does not exist
 }

@@ -86,8 +86,8 @@ func (s *Server) expireDue() time.Duration {
 			}
 		}
 		for _, m := range s.mounts {
-			if m.db != nil {
-				m.db.startRotations(ctx, now)
+			if d, ok := m.engine.(*database); ok {
+				d.startRotations(ctx, now)
 			}
 		}
 	}

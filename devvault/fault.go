@@ -1,8 +1,10 @@
 package devvault
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -40,6 +42,16 @@ type Fault struct {
 	// Garbage lets the request have its effect and cuts the answer's body to
 	// something that is no JSON.
 	Garbage bool
+	// Set puts values in place of what the real answer has at a path of keys:
+	// {"data.password": 5}, {"auth": "text"}, {"data": []int{}}. Objects on the
+	// way are made where there are none; a json.RawMessage goes out as it is.
+	Set map[string]any
+	// SlowBody lets the request have its effect, answers the head and half of
+	// the body, and the rest after so long; or never, if the client goes away.
+	SlowBody time.Duration
+	// CutBody lets the request have its effect, answers the head, with the
+	// whole body's length, and half of the body, and closes the connection.
+	CutBody bool
 	// TTL is put in place of lease_duration in the real answer, the auth
 	// block's if there is one. A json.RawMessage or json.Number goes out as
 	// it is written: json.Number("1e3").
@@ -157,9 +169,66 @@ func (s *Server) misbehave(f *Fault, w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(honest.status)
 		_, _ = w.Write(append([]byte("<html>"), honest.body.Bytes()[:honest.body.Len()/2]...))
 	default:
+		body := withSet(withTTL(honest.body.Bytes(), f.TTL), f.Set)
+		if f.CutBody || f.SlowBody > 0 {
+			s.answerSlowly(w, r, f, honest.status, body)
+			return
+		}
 		w.WriteHeader(honest.status)
-		_, _ = w.Write(withTTL(honest.body.Bytes(), f.TTL))
+		_, _ = w.Write(body)
 	}
+}
+
+// answerSlowly answers half of the body, and the rest later or never.
+func (s *Server) answerSlowly(w http.ResponseWriter, r *http.Request, f *Fault, status int, body []byte) {
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	half := len(body) / 2
+	_, _ = w.Write(body[:half])
+	_ = http.NewResponseController(w).Flush()
+	if f.CutBody {
+		panic(http.ErrAbortHandler)
+	}
+	timer := time.NewTimer(f.SlowBody)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		_, _ = w.Write(body[half:])
+	case <-r.Context().Done():
+		panic(http.ErrAbortHandler)
+	case <-s.life.Done():
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// withSet puts values in place of others. A body that is no object stays as
+// it is.
+func withSet(body []byte, values map[string]any) []byte {
+	var top map[string]json.RawMessage
+	if len(values) == 0 || json.Unmarshal(body, &top) != nil {
+		return body
+	}
+	for path, v := range values {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			continue
+		}
+		body = withValue(body, strings.Split(path, "."), raw)
+	}
+	return append(body, '\n')
+}
+
+func withValue(body []byte, keys []string, raw json.RawMessage) []byte {
+	var object map[string]json.RawMessage
+	if json.Unmarshal(body, &object) != nil || object == nil {
+		object = map[string]json.RawMessage{}
+	}
+	if len(keys) == 1 {
+		object[keys[0]] = raw
+	} else {
+		object[keys[0]] = withValue(object[keys[0]], keys[1:], raw)
+	}
+	return bytes.TrimSpace(encode(object))
 }
 
 // withTTL puts ttl in place of lease_duration. A body that is no object stays

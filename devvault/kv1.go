@@ -8,9 +8,16 @@ import (
 )
 
 // kv1 is a KV engine of version 1. Its map is guarded by Server.mu.
-type kv1 struct{ secrets map[string]map[string]any }
+type kv1 struct {
+	server  *Server
+	mount   *mount
+	secrets map[string]map[string]any
+}
 
-func (k *kv1) handle(s *Server, req *request, m *mount, path string) (*response, error) {
+func (k *kv1) exists(sub string) bool { return k.secrets[sub] != nil }
+
+func (k *kv1) handle(req *request, path string) (*response, error) {
+	s := k.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -21,7 +28,7 @@ func (k *kv1) handle(s *Server, req *request, m *mount, path string) (*response,
 		if data == nil {
 			return nil, nil
 		}
-		return &response{lease: &leaseAnswer{ttl: k.ttl(data, m.defaultTTL(s))}, data: data}, nil
+		return &response{lease: &leaseAnswer{ttl: k.ttl(data, k.mount.defaultTTL(s))}, data: data}, nil
 	case req.op.write():
 		if path == "" {
 			return nil, badRequest("missing path")

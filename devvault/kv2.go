@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -81,8 +80,8 @@ func (k *kv2) handle(req *request, sub string) (*response, error) {
 	if head == "config" && path == "" {
 		return k.configAPI(req)
 	}
-	if path == "" && !(head == "metadata" && req.op == opList) {
-		if slices.Contains([]string{"data", "metadata", "delete", "undelete", "destroy"}, head) {
+	if path == "" && req.op != opList {
+		if slices.Contains([]string{"data", "metadata", "subkeys", "delete", "undelete", "destroy"}, head) {
 			if req.op == opRead {
 				return nil, nil
 			}
@@ -94,6 +93,16 @@ func (k *kv2) handle(req *request, sub string) (*response, error) {
 		return k.dataAPI(req, path)
 	case "metadata":
 		return k.metadataAPI(req, path)
+	case "subkeys":
+		if req.op != opRead {
+			return nil, unsupportedOperation()
+		}
+		return k.subkeys(req, k.secrets[path])
+	case "detailed-metadata":
+		if req.op != opList {
+			return nil, unsupportedOperation()
+		}
+		return k.detailedMetadata(path), nil
 	case "delete", "undelete", "destroy":
 		if !req.op.write() {
 			return nil, unsupportedOperation()
@@ -113,7 +122,7 @@ func (k *kv2) dataAPI(req *request, path string) (*response, error) {
 		return k.read(req, sec)
 	case req.op.write():
 		data, ok := req.data["data"].(map[string]any)
-		if !ok {
+		if null, given := req.data["data"]; !ok && (!given || null != nil) {
 			return nil, badRequest("no data provided")
 		}
 		return k.write(req, path, data)
@@ -123,7 +132,7 @@ func (k *kv2) dataAPI(req *request, path string) (*response, error) {
 			return nil, badRequest("no data provided")
 		}
 		if sec == nil || sec.versions[sec.current] == nil || sec.versions[sec.current].gone(k.server.now()) {
-			return nil, nil404()
+			return &response{status: http.StatusNotFound, raw: &rawBody{}}, nil // not even a body
 		}
 		return k.write(req, path, merged(sec.versions[sec.current].data, change))
 	case req.op == opDelete:
@@ -136,8 +145,6 @@ func (k *kv2) dataAPI(req *request, path string) (*response, error) {
 	}
 	return nil, unsupportedOperation()
 }
-
-func nil404() error { return &apiError{status: http.StatusNotFound} }
 
 func (v *kv2Version) gone(now time.Time) bool {
 	return v.destroyed || !v.deleted.IsZero() && !v.deleted.After(now)
@@ -274,60 +281,6 @@ func (k *kv2) versionsAPI(req *request, verb, path string) (*response, error) {
 			v.destroyed, v.data = true, nil
 		}
 	}
-	return nil, nil
-}
-
-func (k *kv2) metadataAPI(req *request, path string) (*response, error) {
-	sec := k.secrets[path]
-	switch {
-	case req.op == opList:
-		return keysOf(children(slices.Collect(maps.Keys(k.secrets)), path)), nil
-	case req.op == opRead:
-		if sec == nil {
-			return nil, nil
-		}
-		versions := map[string]any{}
-		for n, v := range sec.versions {
-			versions[strconv.Itoa(n)] = v.fields()
-		}
-		return &response{data: map[string]any{
-			"versions": versions, "current_version": sec.current, "oldest_version": sec.oldest, "current_metadata_version": sec.metadataVersion,
-			"created_time": stamp(sec.created), "updated_time": stamp(sec.updated), "max_versions": sec.maxVersions,
-			"cas_required": sec.casRequired, "metadata_cas_required": false, "delete_version_after": sec.deleteAfter.String(),
-			"custom_metadata": sec.customFields(),
-		}}, nil
-	case req.op.write() || req.op == opPatch:
-		return k.writeMetadata(req, path)
-	case req.op == opDelete:
-		delete(k.secrets, path)
-		return nil, nil
-	}
-	return nil, unsupportedOperation()
-}
-
-func (k *kv2) writeMetadata(req *request, path string) (*response, error) {
-	f := req.fields()
-	now := k.server.now()
-	next := kv2Secret{versions: map[int]*kv2Version{}, created: now}
-	if sec := k.secrets[path]; sec != nil {
-		next = *sec
-	}
-	next.metadataVersion++
-	next.updated = now
-	if req.has("max_versions") {
-		next.maxVersions = f.integer("max_versions")
-	}
-	next.casRequired = f.boolean("cas_required", next.casRequired)
-	if req.has("delete_version_after") {
-		next.deleteAfter = f.seconds("delete_version_after")
-	}
-	if req.has("custom_metadata") {
-		next.custom = f.textMap("custom_metadata")
-	}
-	if f.err != nil {
-		return nil, f.err
-	}
-	k.secrets[path] = &next
 	return nil, nil
 }
 

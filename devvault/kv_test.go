@@ -2,6 +2,7 @@ package devvault_test
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 )
@@ -91,5 +92,63 @@ func TestKV2(t *testing.T) {
 	read("", 404)
 	if status, out := v.call(v.RootToken(), "GET", "secret/a/x", nil); status != 404 || out["warnings"] == nil {
 		t.Errorf("a path of version 1: %d %v", status, out)
+	}
+}
+
+func TestKV2Subkeys(t *testing.T) {
+	v := newVault(t)
+	v.ok("POST", "secret/data/a", map[string]any{"data": map[string]any{"x": 1, "n": map[string]any{"deep": map[string]any{"er": true}}}})
+	get := func(query string) string {
+		return fmt.Sprint(v.ok("GET", "secret/subkeys/a"+query, nil)["data"].(map[string]any)["subkeys"])
+	}
+	if got := get(""); got != "map[n:map[deep:map[er:<nil>]] x:<nil>]" {
+		t.Errorf("all: %s", got)
+	}
+	if got := get("?depth=1"); got != "map[n:<nil> x:<nil>]" {
+		t.Errorf("depth 1: %s", got)
+	}
+	v.ok("DELETE", "secret/data/a", nil)
+	status, out := v.call(v.RootToken(), "GET", "secret/subkeys/a", nil)
+	if data := out["data"].(map[string]any); status != 404 || data["subkeys"] != nil || data["metadata"].(map[string]any)["deletion_time"] == "" {
+		t.Errorf("of a deleted version: %d %v", status, data)
+	}
+}
+
+func TestKV2MetadataIsMerged(t *testing.T) {
+	v := newVault(t)
+	v.ok("POST", "secret/metadata/dir/a", map[string]any{"custom_metadata": map[string]any{"o": "me", "k": 5}, "max_versions": 3})
+	v.ok("PATCH", "secret/metadata/dir/a", map[string]any{"custom_metadata": map[string]any{"p": "q", "o": nil}})
+	listed := v.ok("LIST", "secret/detailed-metadata/dir", nil)["data"].(map[string]any)
+	info := listed["key_info"].(map[string]any)["a"].(map[string]any)
+	if fmt.Sprint(info["custom_metadata"]) != "map[k:5 p:q]" || number(info["max_versions"]) != "3" {
+		t.Errorf("after a patch: %v", info)
+	}
+	v.ok("POST", "secret/metadata/dir/a", map[string]any{"custom_metadata": map[string]any{"only": "x"}})
+	if d := v.ok("GET", "secret/metadata/dir/a", nil)["data"].(map[string]any); fmt.Sprint(d["custom_metadata"]) != "map[only:x]" {
+		t.Errorf("after a write: %v", d["custom_metadata"])
+	}
+}
+
+// C-cases of readers: a version that is deleted, destroyed, or was never.
+func TestKV2VersionsThatAreNotThere(t *testing.T) {
+	v := newVault(t)
+	for n := range 3 {
+		v.ok("POST", "secret/data/a", map[string]any{"data": map[string]any{"x": n}})
+	}
+	v.ok("POST", "secret/delete/a", map[string]any{"versions": 1})
+	v.ok("PUT", "secret/destroy/a", map[string]any{"versions": []int{2}})
+	for query, want := range map[string]string{"?version=1": "404 false", "?version=2": "404 true", "?version=9": "404 none", "": "0 false"} {
+		status, out := v.call(v.RootToken(), "GET", "secret/data/a"+query, nil)
+		destroyed := any("none")
+		if data, ok := out["data"].(map[string]any); ok {
+			destroyed = data["metadata"].(map[string]any)["destroyed"]
+		}
+		if got := fmt.Sprint(status, " ", destroyed); got != want {
+			t.Errorf("%q: %s, want %s", query, got, want)
+		}
+	}
+	resp, body, err := raw(t, v, "PATCH", "secret/data/none", v.RootToken().Reveal(), `{"data":{"y":5}}`, "Content-Type", "application/merge-patch+json")
+	if err != nil || resp.StatusCode != http.StatusNotFound || body != "" {
+		t.Errorf("a patch of nothing: %v %q %v, want 404 without a body", resp, body, err)
 	}
 }

@@ -3,9 +3,20 @@ package devvault
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 )
+
+// credential is what a lease stands for. Both methods are called under s.mu;
+// what they return is called without it.
+type credential interface {
+	// renewal tells within which limits the lease can be renewed today, and
+	// what tells the credential of it, or nil. Its error refuses.
+	renewal() (grant, func(ctx context.Context, expires time.Time) error, error)
+	// ending tells what ends the credential; that it is gone is no error.
+	ending() func(ctx context.Context) error
+}
 
 // lease is one dynamic credential that was handed out.
 type lease struct {
@@ -14,15 +25,14 @@ type lease struct {
 	op sync.Mutex
 
 	// What follows never changes.
-	id, path string // path is what was read
-	db       *database
-	role     string
-	user     string
-	dbName   string
-	revoke   []string // revocation statements, in case the role is gone by then
-	issued   time.Time
-	token    string // the id it hangs on; empty for an orphan batch token's
-	batchEnd time.Time
+	id, path   string // path is what was read
+	credential credential
+	role       string
+	user       string // the account's; empty where there is none
+	renewable  bool
+	issued     time.Time
+	token      string // the id it hangs on; empty for an orphan batch token's
+	batchEnd   time.Time
 
 	// What follows is guarded by Server.mu.
 	ttl              time.Duration
@@ -45,6 +55,53 @@ func (s *Server) addLease(l *lease) {
 	l.due = l.expires
 	s.noteDue(l.due)
 	s.counters.LeasesIssued++
+}
+
+// grantLease hangs l on the token of the call. If that token is gone by now,
+// nobody will be told of the account, so it goes too.
+func (s *Server) grantLease(req *request, l *lease) error {
+	err := s.registerLease(req, l)
+	if err == nil {
+		return nil
+	}
+	s.mu.Lock()
+	end := l.credential.ending()
+	s.mu.Unlock()
+	dropErr := end(req.ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case dropErr != nil:
+		s.counters.DropsFailed++
+		s.log.Warn("account left behind by a read that found its token gone", "user", l.user, "error", dropErr)
+	case l.user != "":
+		s.counters.AccountsDropped++
+	}
+	return err
+}
+
+func (s *Server) registerLease(req *request, l *lease) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.user != "" {
+		s.counters.AccountsCreated++
+	}
+	l.issued = s.now()
+	l.expires = l.issued.Add(l.ttl)
+	t := s.tokens[req.tokenID]
+	if t == nil {
+		return listed(http.StatusInternalServerError, "internal error")
+	}
+	l.token = req.tokenID
+	if t.batch {
+		l.token, l.batchEnd = t.parent, t.expires
+		if l.expires.After(l.batchEnd) {
+			l.expires = l.batchEnd
+			l.ttl = l.expires.Sub(l.issued).Round(time.Second)
+		}
+	}
+	s.addLease(l)
+	return nil
 }
 
 // markDue ends a lease now; the expiry goroutine drops its account. The
@@ -80,14 +137,10 @@ func (s *Server) dropLease(ctx context.Context, l *lease, force bool) error {
 		s.mu.Unlock()
 		return nil
 	}
-	statements, dbName := l.revoke, l.dbName
-	if role := l.db.roles[l.role]; role != nil {
-		statements, dbName = role.revocation, role.dbName
-	}
-	accounts := l.db.accounts(dbName)
+	end := l.credential.ending()
 	s.mu.Unlock()
 
-	err := accounts.Drop(ctx, l.user, statements)
+	err := end(ctx)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +150,7 @@ func (s *Server) dropLease(ctx context.Context, l *lease, force bool) error {
 			return fmt.Errorf("failed to revoke entry: resp: (*logical.Response)(nil) err: %w", err)
 		}
 		s.log.Warn("account left behind by a forced revocation", "lease_id", l.id, "error", err)
-	} else {
+	} else if l.user != "" {
 		s.counters.AccountsDropped++
 	}
 	s.forget(l)
@@ -114,6 +167,8 @@ func (l *lease) refusal(now time.Time) string {
 		return "lease is expired and has failed previous revocation attempts"
 	case !l.expires.After(now):
 		return "lease expired"
+	case !l.renewable:
+		return "lease is not renewable"
 	}
 	return ""
 }
@@ -136,25 +191,19 @@ func (s *Server) renewLease(ctx context.Context, id string, increment time.Durat
 		s.mu.Unlock()
 		return nil, badRequest(why)
 	}
-	role := l.db.roles[l.role]
-	if role == nil {
-		s.mu.Unlock()
-		return nil, failedRenewal(fmt.Sprintf("error during renew: could not find role with name %q", l.role))
-	}
-	g := grant{
-		increment: increment, usual: role.defaultTTL, max: role.maxTTL, issued: l.issued,
-		systemDefault: l.db.mount.defaultTTL(s), systemMax: l.db.mount.maxTTL(s),
-	}
-	ttl, warnings, err := g.ttl(now)
+	g, extend, err := l.credential.renewal()
 	if err != nil {
 		s.mu.Unlock()
 		return nil, failedRenewal(err.Error())
 	}
-	accounts, statements := l.db.accounts(role.dbName), role.renewal
+	g.increment, g.issued = increment, l.issued
+	ttl, warnings, err := g.ttl(now)
 	s.mu.Unlock()
-
-	if e, ok := accounts.(Extender); ok {
-		if err := e.Extend(ctx, l.user, now.Add(ttl+expiryMargin), statements); err != nil {
+	if err != nil {
+		return nil, failedRenewal(err.Error())
+	}
+	if extend != nil {
+		if err := extend(ctx, now.Add(ttl+expiryMargin)); err != nil {
 			return nil, failedRenewal(err.Error())
 		}
 	}

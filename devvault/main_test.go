@@ -13,10 +13,14 @@ import (
 
 	"github.com/leasesvc/leasesvc/devvault"
 	"github.com/leasesvc/leasesvc/itest/pgtest"
+	"github.com/leasesvc/leasesvc/itest/rabbittest"
+	"github.com/leasesvc/leasesvc/itest/redistest"
 	"github.com/leasesvc/leasesvc/secret"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(rabbittest.Main(redistest.Main(pgtest.Main(m))))
+}
 
 // clock is a clock that moves when it is told to.
 type clock struct {
@@ -30,6 +34,12 @@ func (c *clock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.t
+}
+
+func (c *clock) set(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.t = t
 }
 
 // vault is a server under test with a database role "app" (1 min, at most

@@ -9,7 +9,16 @@ import (
 	"time"
 )
 
-// mount is a secrets engine at a path.
+// engine serves what lies below a mount.
+type engine interface {
+	// handle serves one call; sub is the path below the mount.
+	handle(req *request, sub string) (*response, error)
+	// exists tells whether a write to sub would be an update rather than a
+	// creation. The caller holds s.mu.
+	exists(sub string) bool
+}
+
+// mount is a secrets engine, or an auth method, at a path.
 type mount struct {
 	path, kind, description string // path ends in a slash
 	options                 map[string]string
@@ -17,9 +26,7 @@ type mount struct {
 	defaultLease, maxLease  time.Duration // zero: the server's
 	fixed                   bool          // it cannot be unmounted
 
-	db  *database
-	kv1 *kv1
-	kv2 *kv2
+	engine engine
 }
 
 func (m *mount) defaultTTL(s *Server) time.Duration {
@@ -40,11 +47,15 @@ func (s *Server) newMount(path, kind string, options map[string]string) (*mount,
 		if options["version"] != "" {
 			return nil, badRequest(`secrets engine "database" does not allow setting a version`)
 		}
-		m.db = &database{server: s, mount: m, configs: map[string]*databaseConfig{}, roles: map[string]*databaseRole{}, static: map[string]*staticRole{}}
+		m.engine = &database{server: s, mount: m, configs: map[string]*databaseConfig{}, roles: map[string]*databaseRole{}, static: map[string]*staticRole{}}
 	case kind == "kv" && options["version"] == "2":
-		m.kv2 = &kv2{server: s, secrets: map[string]*kv2Secret{}}
+		m.engine = &kv2{server: s, secrets: map[string]*kv2Secret{}}
 	case kind == "kv" || kind == "generic":
-		m.kv1 = &kv1{secrets: map[string]map[string]any{}}
+		m.engine = &kv1{server: s, mount: m, secrets: map[string]map[string]any{}}
+	case kind == "rabbitmq":
+		m.engine = &rabbitmq{server: s, mount: m, roles: map[string]*rabbitRole{}}
+	case kind == "pki":
+		m.engine = &pki{server: s, mount: m, roles: map[string]*pkiRole{}, certificates: map[string]*pkiCertificate{}}
 	case kind == "":
 		return nil, badRequest("backend type must be specified as a string")
 	default:
@@ -66,6 +77,11 @@ func fixedMounts() []*mount {
 		out = append(out, &m)
 	}
 	return out
+}
+
+// tokenMount is what serves auth/token/, as it is listed.
+func tokenMount() *mount {
+	return &mount{path: "token/", kind: "token", description: "token based credentials", uuid: randomUUID(), accessor: "auth_token_" + strings.ToLower(randomBase62(8)), fixed: true}
 }
 
 func (m *mount) info() map[string]any {

@@ -59,7 +59,7 @@ type policy struct {
 
 // defaultPolicy is what every token may do unless it was asked for without:
 // look at itself and keep itself alive, renew and look up leases whose id it
-// knows.
+// knows, unwrap what it has a wrapping token for.
 const defaultPolicy = `
 path "auth/token/lookup-self"     { capabilities = ["read"] }
 path "auth/token/renew-self"      { capabilities = ["update"] }
@@ -67,6 +67,9 @@ path "auth/token/revoke-self"     { capabilities = ["update"] }
 path "sys/capabilities-self"      { capabilities = ["update"] }
 path "sys/leases/renew"           { capabilities = ["update"] }
 path "sys/leases/lookup"          { capabilities = ["update"] }
+path "sys/wrapping/wrap"         { capabilities = ["update"] }
+path "sys/wrapping/lookup"       { capabilities = ["update"] }
+path "sys/wrapping/unwrap"       { capabilities = ["update"] }
 path "cubbyhole/*"                { capabilities = ["create", "read", "update", "delete", "list"] }
 `
 
@@ -133,11 +136,10 @@ func (s *Server) policyAPI(req *request, name string, old bool) (*response, erro
 	defer s.mu.Unlock()
 	switch {
 	case req.op == opList || req.op == opRead && name == "":
-		keys := []string{"root"}
-		for n := range s.policies {
-			keys = append(keys, n)
-		}
-		resp := keysOf(keys)
+		keys := mapKeys(s.policies)
+		slices.Sort(keys)
+		keys = append(keys, "root")
+		resp := &response{data: map[string]any{"keys": keys}}
 		if old {
 			resp.data["policies"], resp.inject = keys, true
 		}

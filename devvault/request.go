@@ -2,6 +2,7 @@ package devvault
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,6 +40,12 @@ type request struct {
 	path    string // below /v1/, with a trailing slash when op is list
 	data    map[string]any
 	tokenID string
+	// wrapTTL is how long the answer may be had for its token; zero answers
+	// plainly.
+	wrapTTL      time.Duration
+	certificates []*x509.Certificate // the client's, its own first
+	// wrapping is the wrapping token a call is about. Guarded by Server.mu.
+	wrapping *token
 
 	// token is a copy taken when the call was let in; the token itself may be
 	// gone by the time the engine runs.
@@ -53,6 +60,13 @@ func parseRequest(r *http.Request) (*request, error) {
 		return nil, &apiError{status: http.StatusNotFound}
 	}
 	req := &request{id: randomUUID(), path: path, data: map[string]any{}, tokenID: tokenOf(r)}
+	if r.TLS != nil {
+		req.certificates = r.TLS.PeerCertificates
+	}
+	var err error
+	if req.wrapTTL, err = parseWrapTTL(r.Header.Get("X-Vault-Wrap-TTL")); err != nil {
+		return nil, err
+	}
 	query := r.URL.Query()
 	fromQuery := func() {
 		for k, vs := range query {
@@ -223,6 +237,8 @@ func (f *fields) list(name string, commas bool) []string {
 		return nil
 	case []string:
 		return v
+	case json.Number:
+		return []string{v.String()}
 	case string:
 		if v == "" {
 			return nil

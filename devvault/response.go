@@ -20,6 +20,16 @@ type response struct {
 	auth     *authAnswer
 	// inject repeats the data at the top level, as some old sys routes do.
 	inject bool
+	// raw is answered as it is, in place of all else.
+	raw *rawBody
+	// wrappedAccessor is told when the answer is wrapped: the accessor of what
+	// is in it.
+	wrappedAccessor string
+}
+
+type rawBody struct {
+	contentType string
+	body        []byte
 }
 
 type leaseAnswer struct {
@@ -73,8 +83,9 @@ func unsupportedOperation() error {
 
 // answer is a finished HTTP answer.
 type answer struct {
-	status int
-	body   []byte
+	status      int
+	body        []byte
+	contentType string // empty is JSON
 }
 
 func (s *Server) render(req *request, resp *response, err error) answer {
@@ -86,6 +97,9 @@ func (s *Server) render(req *request, resp *response, err error) answer {
 			return renderError(&apiError{status: http.StatusNotFound})
 		}
 		return answer{status: http.StatusNoContent}
+	}
+	if resp.raw != nil {
+		return answer{status: max(resp.status, http.StatusOK), body: resp.raw.body, contentType: resp.raw.contentType}
 	}
 	if req.op == opList && len(resp.warnings) == 0 && resp.status == 0 {
 		if keys, ok := resp.data["keys"].([]string); !ok && len(resp.data) == 0 || ok && len(keys) == 0 {

@@ -52,6 +52,9 @@ func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 // serve answers without any fault.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	a := s.dispatch(r)
+	if a.contentType != "" {
+		w.Header().Set("Content-Type", a.contentType)
+	}
 	w.WriteHeader(a.status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(a.body)
@@ -95,7 +98,11 @@ func (s *Server) dispatch(r *http.Request) answer {
 	if done != nil {
 		resp, err = done(resp, err)
 	}
-	return s.render(req, resp, err)
+	a := s.render(req, resp, err)
+	if req.wrapTTL > 0 && err == nil && resp != nil && resp.raw == nil && a.status == http.StatusOK {
+		return s.wrap(req, resp, a.body)
+	}
+	return a
 }
 
 // admit checks the seal, the token and its policies, and counts a limited
@@ -105,6 +112,14 @@ func (s *Server) admit(req *request) (func(*response, error) (*response, error),
 	defer s.mu.Unlock()
 	if s.sealed {
 		return nil, &apiError{status: http.StatusServiceUnavailable, message: "Vault is sealed"}
+	}
+	if s.isLogin(req.path) {
+		return nil, nil
+	}
+	if isUnwrapping(req.path) {
+		if _, err := s.wrappingToken(req); err != nil || req.path == "sys/wrapping/lookup" {
+			return nil, err
+		}
 	}
 	t := s.liveToken(req.tokenID)
 	if t == nil || t.uses == usesPending {
@@ -150,17 +165,11 @@ func (s *Server) creates(path string) bool {
 	if name, ok := strings.CutPrefix(path, "auth/token/roles/"); ok {
 		return s.tokenRoles[name] == nil
 	}
-	m, sub := s.mountOf(path)
-	switch {
-	case m == nil:
-		return false
-	case m.db != nil:
-		return !m.db.exists(sub)
-	case m.kv1 != nil:
-		return m.kv1.secrets[sub] == nil
-	default:
-		return !m.kv2.exists(sub)
+	m, sub := s.authMountOf(path)
+	if m == nil {
+		m, sub = s.mountOf(path)
 	}
+	return m != nil && !m.engine.exists(sub)
 }
 
 // route hands the call to its engine.
@@ -172,16 +181,13 @@ func (s *Server) route(req *request) (*response, error) {
 		return s.systemAPI(req, sub)
 	}
 	s.mu.Lock()
-	m, sub := s.mountOf(req.path)
-	s.mu.Unlock()
-	switch {
-	case m == nil:
-		return nil, &apiError{status: http.StatusNotFound, message: "no handler for route " + strconv.Quote(req.path) + ". route entry not found."}
-	case m.db != nil:
-		return m.db.handle(req, sub)
-	case m.kv1 != nil:
-		return m.kv1.handle(s, req, m, sub)
-	default:
-		return m.kv2.handle(req, sub)
+	m, sub := s.authMountOf(req.path)
+	if m == nil {
+		m, sub = s.mountOf(req.path)
 	}
+	s.mu.Unlock()
+	if m == nil {
+		return nil, &apiError{status: http.StatusNotFound, message: "no handler for route " + strconv.Quote(req.path) + ". route entry not found."}
+	}
+	return m.engine.handle(req, sub)
 }

@@ -28,6 +28,12 @@ type Config struct {
 	// Accounts is where the database engine creates logins; nil makes a
 	// [Directory] on Clock.
 	Accounts Accounts
+	// Plugins are backends for the databases of one plugin_name, in place of
+	// Accounts: {"redis-database-plugin": &Redis{}}.
+	Plugins map[string]Accounts
+	// Broker is where the RabbitMQ engine creates users; nil makes a
+	// [MemoryBroker].
+	Broker Broker
 	// Logger is told what goes wrong inside; nil discards it. No secret
 	// reaches it.
 	Logger *slog.Logger
@@ -55,6 +61,9 @@ func (c *Config) fillIn() {
 	}
 	if c.Accounts == nil {
 		c.Accounts = &Directory{Clock: c.Clock}
+	}
+	if c.Broker == nil {
+		c.Broker = &MemoryBroker{}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -88,6 +97,8 @@ type Server struct {
 	sealed     bool
 	mounts     map[string]*mount
 	fixtures   []*mount // listed, and nothing more
+	authMounts map[string]*mount
+	tokenStore *mount // listed, and nothing more
 	policies   map[string]*policy
 	tokens     map[string]*token
 	accessors  map[string]string // accessor to token id
@@ -101,6 +112,8 @@ type Server struct {
 	settled    chan struct{}
 	breakNext  int
 	counters   Counters
+	// serviceAccounts are by token.
+	serviceAccounts map[string]ServiceAccount
 
 	traffic traffic
 	faults  faults
@@ -122,6 +135,7 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, log: cfg.Logger, wake: make(chan struct{}, 1), settled: make(chan struct{}),
 		mounts: map[string]*mount{}, fixtures: fixedMounts(), policies: map[string]*policy{}, tokens: map[string]*token{}, accessors: map[string]string{},
 		children: map[string]map[string]bool{}, tokenRoles: map[string]*tokenRole{},
+		authMounts: map[string]*mount{}, tokenStore: tokenMount(), serviceAccounts: map[string]ServiceAccount{},
 		leases: map[string]*lease{}, byToken: map[string]map[*lease]bool{},
 		clusterN: "vault-cluster-" + randomBase62(8), cluster: randomUUID(),
 	}
@@ -159,21 +173,12 @@ func (s *Server) Accounts() Accounts { return s.cfg.Accounts }
 // Start listens on addr ("127.0.0.1:0" picks a free port) and serves until
 // Close. It may be called once.
 func (s *Server) Start(addr string) error {
-	var config net.ListenConfig
-	l, err := config.Listen(s.life, "tcp", addr)
-	if err != nil {
-		return fmt.Errorf("devvault: listening on %s: %w", addr, err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || s.http != nil {
-		_ = l.Close()
-		if s.closed {
-			return ErrClosed
-		}
-		return errors.New("devvault: already started: make another server instead")
-	}
-	s.url = "http://" + l.Addr().String()
+	return s.listen(addr, "http://", func(l net.Listener) net.Listener { return l })
+}
+
+// serveOn serves a listener until Close. The caller holds s.mu.
+func (s *Server) serveOn(l net.Listener, url string) {
+	s.url = url
 	s.http = &http.Server{
 		Handler: s, ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
@@ -185,7 +190,6 @@ func (s *Server) Start(addr string) error {
 			s.log.Error("devvault stopped listening", "error", err)
 		}
 	}()
-	return nil
 }
 
 // URL is where the server listens, "" before Start.

@@ -18,7 +18,8 @@ type LeaseInfo struct {
 	Irrevocable string
 }
 
-// TokenInfo is a token as it is now, without the token.
+// TokenInfo is a token as it is now, without the token. Role is the token
+// role's, or the one of the login.
 type TokenInfo struct {
 	Accessor, ParentAccessor, Path, Role, DisplayName string
 	Policies                                          []string
@@ -56,6 +57,9 @@ func (s *Server) Tokens() []TokenInfo {
 			Accessor: t.accessor, Path: t.path, Role: t.role, DisplayName: t.display, Policies: slices.Clone(t.policies),
 			Orphan: t.parent == "", Batch: t.batch, Renewable: t.renewable, Issued: t.issued, Expires: t.expires, Renewed: t.renewed,
 			Uses: t.uses, Leases: len(s.byToken[id]),
+		}
+		if t.login != nil {
+			info.Role = t.login.role
 		}
 		if p := s.tokens[t.parent]; p != nil {
 			info.ParentAccessor = p.accessor

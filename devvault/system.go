@@ -19,6 +19,10 @@ func (s *Server) systemAPI(req *request, sub string) (*response, error) {
 		return s.leaseAPI(req, strings.TrimSuffix(sub, "/"))
 	case "mounts":
 		return s.mountAPI(req, strings.TrimSuffix(rest, "/"))
+	case "auth":
+		return s.authMountAPI(req, strings.TrimSuffix(rest, "/"))
+	case "wrapping":
+		return s.wrappingAPI(req, strings.TrimSuffix(rest, "/"))
 	case "policy":
 		return s.policyAPI(req, strings.TrimSuffix(rest, "/"), true)
 	case "policies":

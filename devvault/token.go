@@ -25,6 +25,8 @@ type token struct {
 	policies []string
 	path     string
 	role     string
+	login    *login   // of a token that an auth method gave
+	wrapped  *wrapped // of a wrapping token
 	display  string
 	meta     map[string]string
 	batch    bool

@@ -134,7 +134,7 @@ func (s *Server) renewToken(req *request, id string) (*response, error) {
 }
 
 // renewLocked extends t by what the call asks for, within its maximum. With a
-// role, the role's period and explicit maximum of today count. The caller
+// role, the role's limits of today count. The caller
 // holds s.mu.
 func (s *Server) renewLocked(req *request, t *token, clientToken string) (*response, error) {
 	f := req.fields()
@@ -148,18 +148,12 @@ func (s *Server) renewLocked(req *request, t *token, clientToken string) (*respo
 	case t.expires.IsZero() || !t.renewable:
 		return nil, badRequest("lease is not renewable")
 	}
-	period, explicitMax := t.period, t.explicitMax
-	if t.role != "" {
-		role := s.tokenRoles[t.role]
-		if role == nil {
-			return nil, listed(http.StatusInternalServerError, "failed to renew entry: original token role \""+t.role+"\" could not be found, not renewing")
-		}
-		period, explicitMax = role.period, role.explicitMax
+	limits, err := s.limitsOf(t, req)
+	if err != nil {
+		return nil, err
 	}
-	ttl, warnings, err := grant{
-		increment: increment, usual: t.granted, period: period, explicitMax: explicitMax, issued: t.issued,
-		systemDefault: s.cfg.DefaultLeaseTTL, systemMax: s.cfg.MaxLeaseTTL,
-	}.ttl(s.now())
+	limits.increment = increment
+	ttl, warnings, err := limits.ttl(s.now())
 	if err != nil {
 		return nil, listed(http.StatusInternalServerError, err.Error())
 	}
