@@ -42,6 +42,7 @@ type rig struct {
 	keys  *handover.Keys
 	token string
 	guard string // more settings of the Vault connection
+	extra string // more of the service file
 	prog  string
 	api   *api.Client
 	log   *journal.Log
@@ -186,7 +187,7 @@ vaults:
   main: {address: %q, token_file: token, guard_role: leasesvc%s}
 scopes:
   %s: {definitions: definitions.yaml}
-`, r.nats.URL(), name, r.vault.address, r.guard, scope))
+%s`, r.nats.URL(), name, r.vault.address, r.guard, scope, r.extra))
 	cmd := exec.Command(r.prog, "serve", "--config", file)
 	cmd.Env = append(os.Environ(), env...)
 	p, err := proctest.Start(cmd, filepath.Join(r.dir, name+".log"), syscall.SIGKILL)

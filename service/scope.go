@@ -102,9 +102,10 @@ func (sc *scope) run(ctx, base context.Context) error {
 		case errors.Is(err, errSteppedDown):
 			rest = restAfterStepDown
 		case errors.As(err, &fenced), errors.As(err, &deposed):
-			sc.log.Error("fenced: standing by", "epoch", t.epoch, "error", err)
+			by := sc.fencedBy(ctx, err)
+			sc.log.Error(by.Error()+"; standing by", "epoch", t.epoch, "cause", err)
 			if sc.svc.cfg.ExitOnFence {
-				return &FencedError{Scope: sc.name, Cause: err}
+				return by
 			}
 			continue
 		default:
@@ -114,6 +115,18 @@ func (sc *scope) run(ctx, base context.Context) error {
 			return nil
 		}
 	}
+}
+
+// fencedBy tells by whom: the one who opened the scope last, if that can be read
+// and was not ourselves.
+func (sc *scope) fencedBy(ctx context.Context, cause error) *FencedError {
+	by := &FencedError{Scope: sc.name, Cause: cause}
+	ctx, cancel := context.WithTimeout(ctx, sc.svc.cfg.OperationTimeout.Duration())
+	defer cancel()
+	if last, err := sc.svc.journal.LastOpened(ctx, sc.name); err == nil && last != nil && last.Data() != nil {
+		by.Epoch, by.Holder = last.Event.Epoch, last.Data().Holder
+	}
+	return by
 }
 
 func (sc *scope) setTerm(t *term) {

@@ -66,11 +66,19 @@ type Service struct {
 // from a scope, which is a clean end (E17).
 type FencedError struct {
 	Scope string
-	Cause error
+	// Epoch and Holder are those of who leads now; 0 when it can't be told.
+	Epoch  uint64
+	Holder string
+	Cause  error
 }
 
 // Error implements error.
-func (e *FencedError) Error() string { return fmt.Sprintf("scope %s: %v", e.Scope, e.Cause) }
+func (e *FencedError) Error() string {
+	if e.Epoch == 0 {
+		return fmt.Sprintf("scope %s: fenced: %v", e.Scope, e.Cause)
+	}
+	return fmt.Sprintf("scope %s: fenced by epoch %d of %s", e.Scope, e.Epoch, e.Holder)
+}
 
 // Unwrap gives the cause.
 func (e *FencedError) Unwrap() error { return e.Cause }
@@ -186,11 +194,12 @@ func (s *Service) open(ctx context.Context) (err error) {
 		err := s.openStores(ctx, n)
 		var differs *journal.SettingsError
 		var wrong *epochkv.WrongSettings
+		var refused *epochkv.Refused
 		switch {
 		case err == nil:
 			return s.announce()
-		case errors.As(err, &differs), errors.As(err, &wrong), ctx.Err() != nil:
-			return err
+		case errors.As(err, &differs), errors.As(err, &wrong), errors.As(err, &refused), ctx.Err() != nil:
+			return err // waiting can't help
 		}
 		s.log.Warn("waiting for JetStream", "error", err)
 		if err := pause(ctx, time.Second); err != nil {

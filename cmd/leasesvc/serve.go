@@ -16,7 +16,7 @@ import (
 
 type serveCmd struct {
 	Config      string `required:"" placeholder:"FILE" help:"The service file (see: leasesvc config example)."`
-	ExitOnFence bool   `help:"End the process when another instance takes a scope over, instead of standing by."`
+	ExitOnFence bool   `env:"LEASESVC_EXIT_ON_FENCE" help:"End the process when another instance takes a scope over, instead of standing by."`
 }
 
 func (c serveCmd) Run(ctx context.Context) error {

@@ -88,6 +88,7 @@ func (d *written) find(at *trail, v Value) error {
 				return err
 			}
 		}
+	default:
 	}
 	return nil
 }
@@ -209,11 +210,11 @@ func redacted(v Value) Value {
 			n.fields[k] = redacted(field)
 		}
 		return Value{n}
-	}
-	if v.Kind() == Null {
+	case Null:
 		return v
+	default:
+		return Value{&node{kind: Text, text: secret.New(secret.Redacted)}}
 	}
-	return Value{&node{kind: Text, text: secret.New(secret.Redacted)}}
 }
 
 // String names the document, its revision and how many places references fill.

@@ -162,14 +162,17 @@ func (v Value) appendJSON(b []byte) []byte {
 			b = v.at.fields[k].appendJSON(b)
 		}
 		return append(b, '}')
+	default: // Null
+		return append(b, "null"...)
 	}
-	return append(b, "null"...)
 }
 
 func appendText(b []byte, s string) []byte {
 	out := bytes.NewBuffer(b)
 	enc := json.NewEncoder(out)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string always encodes
+	if err := enc.Encode(s); err != nil {
+		panic("document: a string always encodes: " + err.Error())
+	}
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }

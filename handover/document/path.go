@@ -134,7 +134,7 @@ func join(steps []Step) (p Path) {
 func parseSteps(s string) (steps []Step, err error) {
 	for at := 0; at < len(s); {
 		var step Step
-		n := 0
+		var n int
 		if s[at] == '[' {
 			step, n, err = bracketed(s[at:])
 		} else {

@@ -152,7 +152,7 @@ func TestL42_AFailureAtAnyStepChangesNothing(t *testing.T) {
 		}
 		before := dump(s)
 		refused := errors.New("the log refused it")
-		attempt := func(cutAt int, publishes bool) (err error, calls int) {
+		attempt := func(cutAt int, publishes bool) (calls int, err error) {
 			r := &failAt{Reader: vault, n: cutAt}
 			change, err := s.Update(context.Background(), u, r, func(_ context.Context, c Change) error {
 				if len(c.Paths) == 0 || c.Document.Revision() != 2 || dump(s) != before {
@@ -171,19 +171,19 @@ func TestL42_AFailureAtAnyStepChangesNothing(t *testing.T) {
 					t.Fatal("an error comes with a change")
 				}
 			}
-			return err, r.calls
+			return r.calls, err
 		}
 		// How far it comes without a failure of ours, short of being published.
-		err, steps := attempt(0, false)
+		steps, err := attempt(0, false)
 		for cut := 1; cut <= steps; cut++ {
-			if err, _ := attempt(cut, true); !errors.Is(err, errCut) {
+			if _, err := attempt(cut, true); !errors.Is(err, errCut) {
 				t.Fatalf("cut off at %d: %v", cut, err)
 			}
 		}
 		if err != nil && !errors.Is(err, refused) {
 			return // refused for good
 		}
-		if err, _ := attempt(0, true); err != nil {
+		if _, err := attempt(0, true); err != nil {
 			t.Fatalf("in the end: %v", err)
 		}
 		done++

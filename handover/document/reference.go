@@ -87,6 +87,7 @@ func (r Reference) check() error {
 		return checkName(r.Name)
 	case Vault:
 		return checkVaultPath(r.Name)
+	case Environment:
 	}
 	return checkVariable(r.Name)
 }
@@ -164,8 +165,9 @@ func isChain(v Value) bool {
 			}
 		}
 		return len(v.at.items) > 0
+	default:
+		return false
 	}
-	return false
 }
 
 func fallbackOf(items []Value) ([]Reference, error) {

@@ -160,6 +160,7 @@ func (h *held) fill(at *trail, v Value) Value {
 			n.fields[k] = h.fill(at.key(k), field)
 		}
 		return Value{n}
+	default:
 	}
 	return v
 }

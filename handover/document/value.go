@@ -233,8 +233,9 @@ func (v Value) Reveal() any {
 			xs[k] = field.Reveal()
 		}
 		return xs
+	default: // Null
+		return nil
 	}
-	return nil
 }
 
 func (v Value) keys() []string { return slices.Sorted(maps.Keys(v.at.fields)) }
@@ -251,8 +252,9 @@ func (v Value) depth() (deepest int) {
 			deepest = max(deepest, field.depth())
 		}
 		return deepest + 1
+	default:
+		return 0
 	}
-	return 0
 }
 
 // String implements fmt.Stringer and gives "[redacted]".
