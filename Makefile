@@ -19,7 +19,7 @@ PKG ?= ./...
 # ARGS goes to what `make demo` runs: make demo ARGS='--rotate-every 3s'
 ARGS ?=
 # Of one package's tests; the longest run real servers for a minute or more.
-TEST_TIMEOUT ?= 10m
+TEST_TIMEOUT ?= 15m
 FUZZ_TIME ?= 10s
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -39,7 +39,7 @@ demo: ## run the whole system on this terminal, nothing to set up (needs Go)
 
 .PHONY: test
 test: deps ## install what the tests need, then run all tests with the race detector
-	CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(PKG)
+	LEASESVC_TEST_SHORT=1 CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(PKG)
 
 .PHONY: test-quick
 test-quick: ## the tests that need no PostgreSQL, without the race detector (needs Go)

@@ -168,6 +168,8 @@ type AcquireFailed struct {
 	LeaseID string   `json:"lease_id,omitempty"`
 	Guard   string   `json:"guard,omitempty"`
 	Retry   Retry    `json:"retry"`
+	// NotSent: Vault was known to be out, so it was not asked at all.
+	NotSent bool `json:"not_sent,omitempty"`
 }
 
 // Verified says that a login of our own with the candidate worked.

@@ -152,6 +152,13 @@ func (v *vaultServer) setUp(t *testing.T, dsn, ttl, maxTTL string) (token string
 	v.must(t, "POST", "auth/token/roles/leasesvc", map[string]any{
 		"orphan": true, "renewable": true, "allowed_policies": []string{"guarded"},
 	})
+	return v.serviceToken(t)
+}
+
+// serviceToken makes a token for the service, which may do what it needs and
+// nothing else.
+func (v *vaultServer) serviceToken(t *testing.T) string {
+	t.Helper()
 	out := v.must(t, "POST", "auth/token/create-orphan", map[string]any{"policies": []string{"leasesvc"}, "period": "1h"})
 	auth, ok := out["auth"].(map[string]any)
 	if !ok {

@@ -201,6 +201,9 @@ func applyAcquireFailed(t target, n *Name, l *Lease, d *events.AcquireFailed) st
 		return "the lease is " + l.State.String() + ", not requested"
 	}
 	n.postpone(l, d.Failure, d.Retry)
+	if d.NotSent {
+		unspend(t.head(), n)
+	}
 	if d.LeaseID == "" && d.Guard == "" {
 		n.close(t, l)
 		return ""

@@ -32,6 +32,14 @@ func spent(until, now time.Time, each time.Duration) time.Time {
 	return until.Add(each)
 }
 
+// unspend gives back what an acquisition took that Vault was not asked for.
+func unspend(h *Head, n *Name) {
+	h.Spent = h.Spent.Add(-interval(scopeAcquisitionsPerHour))
+	if n.Definition != nil {
+		n.Spent = n.Spent.Add(-interval(n.Definition.AcquisitionsPerHour))
+	}
+}
+
 // refund gives back what an installed lease has cost: the name's budget is
 // whole again, since something worked.
 func refund(h *Head, n *Name) {

@@ -45,6 +45,8 @@ type Failed struct {
 	Refused bool
 	// Gone: Vault does not have what it was asked about.
 	Gone bool
+	// NotSent: Vault was known to be out, so it was not asked at all.
+	NotSent bool
 	// RetryAfter is the least wait that was asked for.
 	RetryAfter time.Duration
 }

@@ -166,7 +166,7 @@ func (w *decision) acquireDone(c AcquireDone) error {
 		return err
 	}
 	if c.Err == nil {
-		f := stage(n.Definition, c.Grant)
+		f := Stage(n.Definition, c.Grant)
 		if f == nil && w.beingRevoked(l.Vault, c.Grant.LeaseID) {
 			f = &events.Failure{Kind: "malformed", Message: "Vault gave a lease id that is being revoked"} // L11
 		}
@@ -177,7 +177,7 @@ func (w *decision) acquireDone(c AcquireDone) error {
 	}
 	if c.Err != nil {
 		w.emit(c.Name, c.Lease, &events.AcquireFailed{
-			Failure: c.Err.Failure, Keys: c.Keys, LeaseID: c.LeaseID, Guard: c.Guard,
+			Failure: c.Err.Failure, Keys: c.Keys, LeaseID: c.LeaseID, Guard: c.Guard, NotSent: c.Err.NotSent,
 			Retry: retryAfter(n.attempts(), w.at.Now, c.Err.RetryAfter),
 		})
 	} else {
@@ -208,8 +208,9 @@ func (w *decision) beingRevoked(vault, id string) bool {
 // KindMissingKeys is the kind of failure of a credential that lacks a key.
 const KindMissingKeys = "missing-keys"
 
-// stage checks that a grant has every key that its definition needs (L10).
-func stage(def *events.Definition, g *events.Acquired) *events.Failure {
+// Stage checks that a grant has every key that its definition needs (L10); nil:
+// it has.
+func Stage(def *events.Definition, g *events.Acquired) *events.Failure {
 	if def == nil {
 		return nil // the candidate is retired next
 	}
@@ -428,7 +429,7 @@ func (w *decision) adopt(c Adopt) error {
 	case w.beingRevoked(n.Definition.Vault, c.Adopted.LeaseID):
 		return fmt.Errorf("%s: %w: its lease id is being revoked", c.Name, ErrUnfit) // L11
 	}
-	if f := stage(n.Definition, &c.Adopted.Acquired); f != nil {
+	if f := Stage(n.Definition, &c.Adopted.Acquired); f != nil {
 		return fmt.Errorf("%s: %w: %s", c.Name, ErrUnfit, f.Message)
 	}
 	adopted := c.Adopted

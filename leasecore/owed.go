@@ -78,7 +78,7 @@ func (s *State) Owed(name string, now time.Time) []Effect {
 }
 
 func (s *State) owedByLease(n *Name, l *Lease, now time.Time) (EffectKind, bool) {
-	paced := !now.Before(l.Retry.At)
+	paced := s.overdue(l.Vault, l.Retry, now)
 	switch l.State {
 	case Requested:
 		return Acquire, l.Epoch == s.Epoch
@@ -177,6 +177,20 @@ func (n *Name) InFlight() bool {
 	}
 	c := n.Lease(n.Candidate)
 	return c != nil && (c.State == Requested || !c.extended())
+}
+
+// Waits tells whether something of a name waits to be tried again at a Vault
+// connection.
+func (n *Name) Waits(vault string) bool {
+	if n.Pending != nil && n.Pending.Vault == vault {
+		return true
+	}
+	for i := range n.Leases {
+		if l := &n.Leases[i]; l.Vault == vault && l.Retry.Attempt > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Wake gives the next time at which a name must be looked at again even if

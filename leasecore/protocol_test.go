@@ -235,9 +235,8 @@ func TestP13_EverybodyRegisteredCounts(t *testing.T) {
 	says(t, w.confirm("C"), "rolled-back/3 revoking/3")
 }
 
-// TestP13_WhoIsGoneIsNotWaitedFor: it left, or its next incarnation took its
-// place, which has to confirm for itself.
-func TestP13_WhoIsGoneIsNotWaitedFor(t *testing.T) {
+// TestP13_TheNextIncarnationTakesItsPlace, and has to confirm for itself.
+func TestP13_TheNextIncarnationTakesItsPlace(t *testing.T) {
 	w := underway(t, consumed)
 	w.rotate()
 	w.offer(2)
@@ -245,9 +244,24 @@ func TestP13_WhoIsGoneIsNotWaitedFor(t *testing.T) {
 	w.pass(5 * time.Second)
 	w.is(1, "grace")
 	w.do(leasecore.Register{Name: orders, Registration: events.Registered{Consumer: "api", Instance: "i-A", Incarnation: "B", Replaces: "A", Key: "UAPI"}})
+	if c := w.name().Consumers; len(c) != 1 || c[0].ID != "B" {
+		t.Fatalf("registered are %v", c)
+	}
+	w.owes("tell/2->B")
+	says(t, w.settle(), "")
 	w.state.Confirm(orders, "A", w.name().N) // the dead one's word, late
 	says(t, w.settle(), "")
-	says(t, w.do(leasecore.Leave{Name: orders, Incarnation: "B", Reason: events.LeftByItself}), "left retired/1 revoking/1")
+	says(t, w.confirm("B"), "retired/1 revoking/1")
+}
+
+// TestP13_WhoLeftIsNotWaitedFor.
+func TestP13_WhoLeftIsNotWaitedFor(t *testing.T) {
+	w := underway(t, consumed)
+	w.rotate()
+	w.offer(2)
+	w.do(w.answer("A", true))
+	w.pass(5 * time.Second)
+	says(t, w.do(leasecore.Leave{Name: orders, Incarnation: "A", Reason: events.LeftByItself}), "left retired/1 revoking/1")
 }
 
 // TestP13_AConfirmationIsOfAtLeastN.

@@ -60,6 +60,21 @@ func TestL1_WhatIsInFlightGoesOnWhileLeaving(t *testing.T) {
 	}
 }
 
+// TestL1_NoHandOverBeginsWhileLeaving: a candidate that is ready is left to the
+// successor.
+func TestL1_NoHandOverBeginsWhileLeaving(t *testing.T) {
+	w := underway(t, consumed)
+	w.rotate()
+	w.do(w.grant(2, guarded))
+	w.draining = true
+	says(t, w.do(w.extended(2)), "guard-extended/2")
+	if w.name().InFlight() {
+		t.Fatal("it is waited for")
+	}
+	w.draining = false
+	says(t, w.takeOver(), "handover-started/2")
+}
+
 // TestL3_WhatIsEdited: only another path or connection acquires anew.
 func TestL3_WhatIsEdited(t *testing.T) {
 	for what, c := range map[string]struct {

@@ -24,6 +24,7 @@ func TestL25_OnlyTheRetiredIsRevoked(t *testing.T) {
 	w.inconsistent(1, &events.Revoked{})
 	w.do(leasecore.RevokeActive{Name: orders})
 	w.is(1, "revoking")
+	w.do(w.revoked(1))
 	w.inconsistent(1, &events.Revoking{})
 }
 

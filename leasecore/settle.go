@@ -338,7 +338,7 @@ func (n *Name) need(now time.Time) string {
 
 // mayAcquire tells why no lease may be requested now; "": it may.
 func (w *decision) mayAcquire(n *Name, byItself bool) string {
-	if p := n.blocking(); p != nil && w.at.Now.Before(p.At) {
+	if p := n.blocking(); p != nil && !w.dueAgain(p) {
 		return fmt.Sprintf("the last attempt failed (%s), the next one is due at %s", p.Failure.Kind, p.At.UTC().Format(time.RFC3339)) // L4
 	}
 	if at, whose := afford(&w.h, n.Definition, n, w.at.Now); at.After(w.at.Now) {
@@ -352,6 +352,21 @@ func (w *decision) mayAcquire(n *Name, byItself bool) string {
 		return fmt.Sprintf("lease %d was rolled back and a consumer may still live on it", k) // L22
 	}
 	return ""
+}
+
+// dueAgain tells whether a pending retry is due: what failed because Vault was
+// out is due the moment it is back.
+func (w *decision) dueAgain(p *Pending) bool {
+	if !w.at.Now.Before(p.At) {
+		return true
+	}
+	return outage[p.Failure.Kind] && w.base.overdue(p.Vault, p.Retry, w.at.Now)
+}
+
+// outage has the kinds of failure (vault.Kind) that say nothing about what was
+// asked for.
+var outage = map[string]bool{
+	"sealed": true, "standby": true, "uninitialised": true, "transient": true, "timeout": true, "unreachable": true, "not-logged-in": true,
 }
 
 // blocking gives the pending retry if it is for the path and connection that

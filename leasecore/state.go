@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/leasesvc/leasesvc/events"
 )
 
 // Head is what a scope's state holds beside its names.
@@ -47,6 +49,9 @@ type State struct {
 	// installed holds, per name, when this holder knew its last commit to be in
 	// the log: until then readers were still promised the lease before.
 	installed map[string]time.Time
+	// back holds, per Vault connection, when it was last seen to be back after
+	// an outage. It is memory as well.
+	back map[string]time.Time
 	// owners holds who has a lease id, where there is one (L26).
 	owners map[leaseID][]owner
 }
@@ -73,7 +78,7 @@ type owner struct {
 func NewState(scope string) *State {
 	return &State{
 		Head: Head{Scope: scope}, names: map[string]*Name{}, confirmed: map[confirmation]uint64{},
-		polled: map[string]polled{}, installed: map[string]time.Time{}, owners: map[leaseID][]owner{},
+		polled: map[string]polled{}, installed: map[string]time.Time{}, back: map[string]time.Time{}, owners: map[leaseID][]owner{},
 	}
 }
 
@@ -144,6 +149,20 @@ func (s *State) Installed(name string, at time.Time) {
 	if s.names[name] != nil {
 		s.installed[name] = at
 	}
+}
+
+// VaultBack remembers that a Vault connection works again: what failed before,
+// because it was out, is due at once.
+func (s *State) VaultBack(vault string, at time.Time) { s.back[vault] = at }
+
+// overdue tells whether a retry that a failure planned is due at now: its time
+// has come, or the Vault that failed has come back since.
+func (s *State) overdue(vault string, r events.Retry, now time.Time) bool {
+	if !now.Before(r.At) {
+		return true
+	}
+	failed := r.At.Add(-Backoff(r.Attempt))
+	return s.back[vault].After(failed)
 }
 
 // promised gives when the last promise of a replaced lease ends: good_for after

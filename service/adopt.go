@@ -78,6 +78,13 @@ func (e *endpoints) adoptOnce(ctx context.Context, name string, a api.Adoption) 
 	case seen.(look).busy:
 		return 0, fmt.Errorf("%s: %w", name, leasecore.ErrBusy)
 	}
+	acquired := events.Acquired{
+		LeaseID: a.LeaseID, TTL: a.TTL, Renewable: a.Renewable, SentAt: t.svc.clock.Now(), Keys: keysOf(a.Values),
+		Public: public(v.definition, a.Values), Fingerprint: t.svc.fingerprint(a.Values),
+	}
+	if f := leasecore.Stage(v.definition, &acquired); f != nil {
+		return 0, fmt.Errorf("%s: %w: %s", name, leasecore.ErrUnfit, f.Message)
+	}
 	if err := t.svc.blobs.Own(ctx, v.definition.Vault, a.LeaseID, t.name); err != nil {
 		return 0, fmt.Errorf("%s: %w", name, err) // D8
 	}
@@ -88,10 +95,7 @@ func (e *endpoints) adoptOnce(ctx context.Context, name string, a api.Adoption) 
 	if err := t.svc.blobs.Put(ctx, t.name, name, no, sealed); err != nil {
 		return 0, err
 	}
-	seq, err := e.decide(ctx, leasecore.Adopt{Name: name, Lease: no, Adopted: events.Adopted{Acquired: events.Acquired{
-		LeaseID: a.LeaseID, TTL: a.TTL, Renewable: a.Renewable, SentAt: t.svc.clock.Now(), Keys: keysOf(a.Values),
-		Public: public(v.definition, a.Values), Fingerprint: t.svc.fingerprint(a.Values),
-	}}}, operator(api.OpAdopt))
+	seq, err := e.decide(ctx, leasecore.Adopt{Name: name, Lease: no, Adopted: events.Adopted{Acquired: acquired}}, operator(api.OpAdopt))
 	if refusedForGood(err) { // nothing is under this number: leave nothing there
 		if perr := t.svc.blobs.Purge(ctx, t.name, name, no); perr != nil {
 			t.log.Warn("the values of a refused adoption were not purged; they will be swept", "name", name, "error", perr)

@@ -235,8 +235,19 @@ func (e *endpoints) status(ctx context.Context, r micro.Request) {
 		if token.LastError != nil {
 			row.Problem = token.LastError.Error()
 		}
-		if !row.Guarded {
-			out.Notes = append(out.Notes, "vault "+name+" works without guards: a crash can leave a credential behind until its TTL ends")
+		if row.PausedSince = token.RefusedSince.UTC(); !token.RefusedSince.IsZero() {
+			out.Notes = append(out.Notes, fmt.Sprintf("vault %s refuses our credentials since %s; what is active is served, and it is tried again", name, row.PausedSince.Format(time.RFC3339)))
+		} else {
+			row.PausedSince = time.Time{}
+		}
+		if why := v.withoutGuards(); why != "" {
+			out.Notes = append(out.Notes, "vault "+name+" works without guards ("+why+"): a crash can leave a credential behind until its TTL ends")
+		}
+		for _, fault := range v.guardFaults() {
+			out.Notes = append(out.Notes, "vault "+name+": "+fault)
+		}
+		if c := v.client.Circuit(); c.Out {
+			out.Notes = append(out.Notes, fmt.Sprintf("vault %s is out since %s (%s); next probe at %s", name, c.Since.UTC().Format(time.RFC3339), c.Kind, c.NextProbe.UTC().Format(time.RFC3339)))
 		}
 		out.Vaults = append(out.Vaults, row)
 	}

@@ -27,10 +27,9 @@ func (j *job) poll(ctx context.Context) (request, bool) {
 		j.log.Warn("a secret could not be read again", "name", j.effect.Name, "error", err)
 		return unchanged, ctx.Err() == nil
 	}
-	fingerprint, reread := j.svc.identify(grant.Data)
-	read.reread = reread.Duration()
+	read.reread = rereadIn(grant).Duration()
 	return request{
-		command: leasecore.PollDone{Name: j.effect.Name, Lease: j.lease.No, Fingerprint: fingerprint},
+		command: leasecore.PollDone{Name: j.effect.Name, Lease: j.lease.No, Fingerprint: j.svc.fingerprint(grant.Lasting())},
 		polled:  read,
 	}, ctx.Err() == nil
 }
@@ -51,7 +50,7 @@ func (j *job) readSecret(ctx context.Context, v *vaultConn) (vault.Grant, error)
 			}
 		}()
 	}
-	return v.client.Read(ctx, j.lease.Path, guard, vault.ReadOptions{KVv2: kvVersion2(j.definition, j.lease.Path)})
+	return v.client.Read(ctx, j.lease.Path, guard, readOptions(j.definition, j.lease.Path))
 }
 
 // keysOf gives the names of the values in a JSON object, sorted.

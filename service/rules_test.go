@@ -33,6 +33,7 @@ const tokenDefinition = `  token:
     path: kv2/data/token
     kind: kv
     good_for: 200ms
+    poll: 1s
 `
 
 // aBit is a context for one request.
@@ -75,8 +76,8 @@ func TestL1_NothingBeginsWhileStopping(t *testing.T) {
 
 	before := r.count(events.TypeRequested)
 	client := r.api()
-	_, _ = client.Rotate(aBit(t), "prod", "other") // refused or without effect
-	r.done(client.Reissue(aBit(t), "prod"))
+	_, _ = client.Rotate(aBit(t), "prod", "other") // refused, or without effect
+	_, _ = client.Reissue(aBit(t), "prod")
 	g.pass()
 	if err := <-stopped; err != nil {
 		t.Fatal(err)
@@ -99,7 +100,8 @@ func TestL2_ADefinitionNeedsAPath(t *testing.T) {
 	}
 }
 
-// TestL5_TheWaitForItsTurnCounts against the operation's deadline.
+// TestL5_TheWaitForItsTurnCounts against the operation's deadline: past it there
+// is no effect.
 func TestL5_TheWaitForItsTurnCounts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "1h", "2h")
@@ -116,12 +118,18 @@ func TestL5_TheWaitForItsTurnCounts(t *testing.T) {
 	<-busy
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if err := service.Decide(ctx, svc, "prod", leasecore.Tick{Name: "other"}, nil); !errors.Is(err, context.DeadlineExceeded) {
+	if err := service.Decide(ctx, svc, "prod", leasecore.Rotate{Name: "other"}, nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("waited past its deadline: %v", err)
 	}
 	close(free)
 	if err := <-held; err != nil {
 		t.Fatal(err)
+	}
+	if err := service.Decide(aBit(t), svc, "prod", leasecore.Tick{Name: "other"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.count(events.TypeRequested); n != 1 {
+		t.Error("who asked has given up, and it was done all the same")
 	}
 }
 
@@ -545,6 +553,36 @@ func TestL53_L55_ExpiredIsNeverHandedOut(t *testing.T) {
 	st, err := r.api().Status(aBit(t), "prod")
 	if err != nil || st.Names != 1 || st.Usable != 0 {
 		t.Errorf("%d of %d are usable, %v", st.Usable, st.Names, err)
+	}
+}
+
+// TestL53_ABusyHolderKnowsTheEnd: a credential ends for readers though the holder
+// has not got round to recording it.
+func TestL53_ABusyHolderKnowsTheEnd(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "3s", "3s")
+	r.definitions(1, otherDefinition)
+	svc, _ := r.start("state-a")
+	r.await("a lease", func() bool { return r.active("other") == 1 })
+	reader, busy, free, held := r.reader(), make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		held <- service.Decide(context.Background(), svc, "prod", leasecore.Tick{}, func(*leasecore.State) {
+			close(busy)
+			<-free
+		})
+	}()
+	<-busy
+	var err error
+	r.await("the end", func() bool {
+		_, err = reader.Get(aBit(t), "other")
+		return err != nil
+	})
+	close(free)
+	if !errors.Is(err, consumer.ErrExpired) {
+		t.Errorf("%v", err)
+	}
+	if err := <-held; err != nil {
+		t.Error(err)
 	}
 }
 

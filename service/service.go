@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -20,9 +19,9 @@ import (
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/events/journal"
 	"github.com/leasesvc/leasesvc/handover"
+	"github.com/leasesvc/leasesvc/leasecore"
 	"github.com/leasesvc/leasesvc/secret"
 	"github.com/leasesvc/leasesvc/service/config"
-	"github.com/leasesvc/leasesvc/vault"
 )
 
 // Options are what a caller of [New] adds to the configuration.
@@ -99,7 +98,7 @@ func New(cfg *config.Config, opts Options) (*Service, error) {
 		return nil, cfg.Refuse("seal_key", "%v; make one with: leasesvc seal-key new", err)
 	}
 	for name, v := range cfg.Vaults {
-		if s.vaults[name], err = newVaultConn(name, v, s.log); err != nil {
+		if s.vaults[name], err = newVaultConn(name, v, s.log, func() { s.vaultBack(name) }); err != nil {
 			return nil, cfg.Refuse("vaults."+name, "%v", err)
 		}
 	}
@@ -339,6 +338,19 @@ func (s *Service) passHints(ctx context.Context, hints <-chan string) error {
 	}
 }
 
+// vaultBack tells the scopes that this instance leads that a Vault works again.
+// It does not block: where the queue is full, what waits is tried in its time.
+func (s *Service) vaultBack(connection string) {
+	for _, sc := range s.scopes {
+		sc.mu.Lock()
+		t := sc.term
+		sc.mu.Unlock()
+		if t != nil {
+			_ = t.submit(request{command: leasecore.Tick{}, back: connection})
+		}
+	}
+}
+
 // close gives back what open took, in the reverse order.
 func (s *Service) close() {
 	if s.presence != nil {
@@ -378,59 +390,4 @@ func splitListen(listen string) (string, int, error) {
 		n = server.RANDOM_PORT
 	}
 	return host, n, nil
-}
-
-// vaultConn is one Vault connection and what is known of it.
-type vaultConn struct {
-	name   string
-	cfg    config.Vault
-	client *vault.Client
-	log    *slog.Logger
-
-	mu        sync.Mutex
-	unguarded bool // no role, or the policy forbids guards
-}
-
-func newVaultConn(name string, cfg config.Vault, log *slog.Logger) (*vaultConn, error) {
-	token := cfg.Token
-	if cfg.TokenEnv != "" {
-		token = secret.New(os.Getenv(cfg.TokenEnv))
-		if token.IsZero() {
-			return nil, fmt.Errorf("token_env: the environment has no %s", cfg.TokenEnv)
-		}
-	}
-	client, err := vault.New(vault.Config{
-		Name: name, Address: cfg.Address, Namespace: cfg.Namespace, Token: token, TokenFile: cfg.TokenFile, GuardRole: cfg.GuardRole,
-		TLS:       vault.TLS{CACert: cfg.TLS.CA, ClientCert: cfg.TLS.Cert, ClientKey: cfg.TLS.Key, ServerName: cfg.TLS.ServerName, SkipVerify: cfg.TLS.SkipVerify},
-		OpTimeout: cfg.Timeout.Duration(), Logger: log,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &vaultConn{name: name, cfg: cfg, client: client, log: log.With("vault", name), unguarded: cfg.GuardRole == ""}, nil
-}
-
-// run logs in, saying what it waits for, and keeps the token alive.
-func (v *vaultConn) run(ctx context.Context) error {
-	if v.cfg.GuardRole == "" {
-		v.log.Warn("no guard_role is configured: a crash can leave a credential behind until its TTL ends")
-	}
-	return v.client.Run(ctx)
-}
-
-func (v *vaultConn) guarded() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return !v.unguarded
-}
-
-// guardsForbidden notes that the policy does not let us make guards.
-func (v *vaultConn) guardsForbidden(err error) {
-	v.mu.Lock()
-	first := !v.unguarded
-	v.unguarded = true
-	v.mu.Unlock()
-	if first {
-		v.log.Error("working WITHOUT guards: a crash can leave a credential behind until its TTL ends", "error", err)
-	}
 }

@@ -49,6 +49,8 @@ type request struct {
 	effect  *leasecore.Effect
 	confirm *confirmation
 	polled  *reading
+	// back, if set, names a Vault connection that works again.
+	back string
 	// late, if set, is called when the term ends before the command was decided.
 	late func()
 	// ctx, if set, ends when nobody waits for the decision any more (L5).
@@ -352,6 +354,17 @@ func (t *term) gather() []request {
 	return batch
 }
 
+// vaultBack has every name looked at that may wait for a Vault connection.
+func (t *term) vaultBack(connection string) {
+	state := t.projection.State()
+	state.VaultBack(connection, t.svc.clock.Now())
+	for n := range state.Names() {
+		if n.Definition == nil || n.Definition.Vault == connection || n.Waits(connection) {
+			t.dirty[n.Name] = true
+		}
+	}
+}
+
 // decided is what became of one request of a batch.
 type decided struct {
 	from, to int // its events in the batch's
@@ -366,6 +379,9 @@ func (t *term) commit(ctx context.Context, batch []request) error {
 	for i := range batch {
 		if c := batch[i].confirm; c != nil {
 			t.projection.State().Confirm(c.name, c.incarnation, c.n)
+		}
+		if v := batch[i].back; v != "" {
+			t.vaultBack(v)
 		}
 		if p := batch[i].polled; p != nil {
 			t.projection.State().Polled(p.name, p.at, p.failed, p.reread)

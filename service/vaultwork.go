@@ -59,7 +59,7 @@ func failed(err error) *leasecore.Failed {
 	}
 	var e *vault.Error
 	if errors.As(err, &e) {
-		f.RetryAfter = e.RetryAfter
+		f.RetryAfter, f.NotSent = e.RetryAfter, e.NotSent
 	}
 	return f
 }
@@ -83,18 +83,17 @@ func (j *job) acquire(ctx context.Context) (request, bool) {
 		g, err := v.client.CreateGuard(ctx, vault.GuardOptions{
 			TTL: v.cfg.GuardTTL.Duration(), Meta: map[string]string{"leasesvc": j.name + "/" + j.effect.Name},
 		})
-		switch {
-		case err == nil:
-			guard, done.Guard = &g, g.Accessor
-		case errors.Is(err, vault.ErrGuardForbidden):
-			v.guardsForbidden(err)
-		default:
+		if err != nil {
+			if errors.Is(err, vault.ErrGuardForbidden) || errors.Is(err, vault.ErrGuardUnfit) {
+				v.doubtGuards() // the next attempt may be without, or after a login
+			}
 			done.Err = failed(err)
 			return request{command: done}, ctx.Err() == nil
 		}
+		guard, done.Guard = &g, g.Accessor
 	}
 	failpoint.Hit(failpoint.GuardMade)
-	grant, err := v.client.Read(ctx, j.lease.Path, guard, vault.ReadOptions{KVv2: kvVersion2(j.definition, j.lease.Path)})
+	grant, err := v.client.Read(ctx, j.lease.Path, guard, readOptions(j.definition, j.lease.Path))
 	failpoint.Hit(failpoint.CredentialRead)
 	if err != nil {
 		done.Err = failed(err)
@@ -120,9 +119,25 @@ func (j *job) acquire(ctx context.Context) (request, bool) {
 	return request{command: done, late: func() { j.abandon(v, grant, guard) }}, true
 }
 
-// kvVersion2 tells whether a path is read as one of a KV mount of version 2.
-func kvVersion2(def *events.Definition, path string) bool {
-	return def != nil && def.Kind == events.KindKV && strings.Contains(path, "/data/")
+// readOptions says what kind of path a definition reads: one of a KV mount of
+// version 2, or of a static role, as Vault's own paths tell.
+func readOptions(def *events.Definition, path string) vault.ReadOptions {
+	if def == nil {
+		return vault.ReadOptions{}
+	}
+	return vault.ReadOptions{
+		KVv2:       def.Kind == events.KindKV && strings.Contains(path, "/data/"),
+		StaticRole: strings.Contains(path, "/static-creds/"),
+	}
+}
+
+// rereadIn gives in how long a static role's own clock will have given it new
+// values (L39); 0: it has none.
+func rereadIn(g vault.Grant) events.Seconds {
+	if g.LastRotation.IsZero() {
+		return events.Seconds{}
+	}
+	return exact(g.RotatesIn)
 }
 
 // seal stores the values and gives what the log may know of them.
@@ -132,7 +147,7 @@ func (j *job) seal(ctx context.Context, g vault.Grant, guard *vault.Guard) (*eve
 		Keys: g.Keys, Public: public(j.definition, g.Data),
 		Suspect: g.Suspect, Warnings: g.Warnings,
 	}
-	a.Fingerprint, a.RereadIn = j.svc.identify(g.Data)
+	a.Fingerprint, a.RereadIn = j.svc.fingerprint(g.Lasting()), rereadIn(g)
 	if guard != nil && g.LeaseID != "" {
 		a.Guard, a.GuardTTL = guard.Accessor, exact(guard.TTL)
 	}

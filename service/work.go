@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasesvc/leasesvc/leasecore"
+	"github.com/leasesvc/leasesvc/vault"
 )
 
 // work runs the effects that a term's state owes, each at most once at a time.
@@ -81,6 +82,7 @@ func (w *work) redeliver(r request) {
 // scope's goroutine.
 func (w *work) start(ctx context.Context, cancel context.CancelFunc, e leasecore.Effect) {
 	run := w.plan(e)
+	ctx = w.urgency(ctx, e)
 	w.wg.Go(func() {
 		defer cancel()
 		if err := w.fresh(ctx, e); err != nil {
@@ -91,6 +93,23 @@ func (w *work) start(ctx context.Context, cancel context.CancelFunc, e leasecore
 			w.term.deliver(w.ctx, r)
 		}
 	})
+}
+
+// urgency tells Vault's gate until when an effect must have happened, so that
+// after an outage those go first whose lease ends first.
+func (w *work) urgency(ctx context.Context, e leasecore.Effect) context.Context {
+	n := w.term.projection.State().Name(e.Name)
+	l := n.Lease(e.Lease)
+	if e.Kind == leasecore.Acquire {
+		l = n.Lease(n.Active) // the one that is to be replaced
+	}
+	if l == nil {
+		return ctx
+	}
+	if end, ends := l.Expires(); ends {
+		return vault.WithUrgency(ctx, end)
+	}
+	return ctx
 }
 
 // fresh waits, before what can't be undone, until our last renewal is younger

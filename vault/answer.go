@@ -29,6 +29,8 @@ type answer struct {
 	status int
 	body   []byte
 	sentAt time.Time // before the first byte was sent
+	// serverTime is the server's clock, to the second; zero where it did not say.
+	serverTime time.Time
 }
 
 // envelope is what every answer of the API looks like.

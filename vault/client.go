@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/vault/api"
+
 	"github.com/leasesvc/leasesvc/secret"
 )
 
@@ -24,13 +25,18 @@ type Client struct {
 	single     *api.Client
 	transports []*http.Transport
 
+	method method      // nil: a token that is given
+	tls    *clientCert // nil: none
+	gate   *gate
+
 	forbidden chan struct{} // our token was refused; Run looks at it
 	pace      pace
 
 	mu    sync.Mutex
 	token token
 
-	login sync.Mutex // one login at a time
+	login     sync.Mutex // one login at a time
+	unwrapped unwrapped  // under login
 }
 
 // New makes a client; no request is sent. Errors are those of the configuration.
@@ -38,11 +44,19 @@ func New(cfg Config) (*Client, error) {
 	if _, err := cfg.check(); err != nil {
 		return nil, err
 	}
-	tlsConfig, err := cfg.TLS.config()
+	m, err := cfg.checkLogin()
 	if err != nil {
 		return nil, fmt.Errorf("vault %s: %w", cfg.Name, err)
 	}
-	c := &Client{cfg: cfg, forbidden: make(chan struct{}, 1), pace: defaultPace}
+	tlsConfig, cert, err := cfg.TLS.config(cfg.origins)
+	if err != nil {
+		return nil, fmt.Errorf("vault %s: %w", cfg.Name, err)
+	}
+	if cert != nil {
+		cert.conn, cert.log = cfg.Name, cfg.Logger
+	}
+	c := &Client{cfg: cfg, method: m, tls: cert, forbidden: make(chan struct{}, 1), pace: defaultPace}
+	c.gate = newGate(cfg.Limits, c.circuitMoved)
 	if c.pooled, err = c.newAPIClient(tlsConfig, true); err != nil {
 		return nil, err
 	}
@@ -52,8 +66,10 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Close drops idle connections. Calls that run are not touched.
+// Close drops idle connections and ends the waiting of calls that wait for their
+// turn (KindCanceled). Calls that run are not touched.
 func (c *Client) Close() {
+	c.gate.stop()
 	for _, t := range c.transports {
 		t.CloseIdleConnections()
 	}

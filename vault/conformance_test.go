@@ -2,7 +2,14 @@ package vault_test
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -26,15 +33,26 @@ func TestConformance(t *testing.T) {
 	t.Run("devvault", func(t *testing.T) {
 		pg := pgtest.Start(t)
 		root := rand.Text()
-		server, err := devvault.New(devvault.Config{RootToken: secret.New(root), Accounts: devvault.NewPostgres(secret.New(pg.DSN()))})
+		server, err := devvault.New(devvault.Config{RootToken: secret.New(root), Accounts: devvault.NewPostgres(secret.New(pg.DSN())), Broker: &devvault.RabbitMQ{}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := server.Start("127.0.0.1:0"); err != nil {
+		cert, caFile := serverCertificate(t)
+		if err := server.StartTLS("127.0.0.1:0", &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(server.Close)
-		conformance.Run(t, conformance.Target{Name: "devvault", Address: server.URL(), RootToken: secret.New(root), DatabaseURL: secret.New(pg.DSN()), Accounts: pg.Roles})
+		conformance.Run(t, conformance.Target{
+			Name: "devvault", Address: server.URL(), CACert: caFile, RootToken: secret.New(root), DatabaseURL: secret.New(pg.DSN()), Accounts: pg.Roles,
+			ServiceAccount: func(jwt secret.String, namespace, account, uid string) {
+				if account == "" {
+					server.DistrustServiceAccount(jwt)
+					return
+				}
+				server.TrustServiceAccount(jwt, devvault.ServiceAccount{Namespace: namespace, Name: account, UID: uid})
+			},
+			Lacks: []string{"Quota", "PolicyLimits"}, // no quotas, no allowed_parameters
+		})
 	})
 	program, how := realServer(t)
 	if program == "" {
@@ -43,8 +61,8 @@ func TestConformance(t *testing.T) {
 	}
 	t.Run("real", func(t *testing.T) {
 		pg := pgtest.Start(t)
-		address, root := startRealServer(t, program)
-		conformance.Run(t, conformance.Target{Name: filepath.Base(program), Address: address, RootToken: root, DatabaseURL: secret.New(pg.DSN()), Accounts: pg.Roles})
+		address, caFile, root := startRealServer(t, program)
+		conformance.Run(t, conformance.Target{Name: filepath.Base(program), Address: address, CACert: caFile, RootToken: root, DatabaseURL: secret.New(pg.DSN()), Accounts: pg.Roles})
 	})
 	t.Logf("the suite ran against devvault and against %s (%s)", program, how)
 }
@@ -64,8 +82,32 @@ func realServer(t *testing.T) (program, how string) {
 	return "", ""
 }
 
-// startRealServer starts program in dev mode, in memory, on a port of its own.
-func startRealServer(t *testing.T, program string) (address string, root secret.String) {
+// serverCertificate gives a certificate for 127.0.0.1 and the file of its authority.
+func serverCertificate(t *testing.T) (tls.Certificate, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "devvault"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
+}
+
+// startRealServer starts program in dev mode, in memory, over TLS, on a port of
+// its own.
+func startRealServer(t *testing.T, program string) (address, caFile string, root secret.String) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -76,9 +118,9 @@ func startRealServer(t *testing.T, program string) (address string, root secret.
 		t.Fatal(err)
 	}
 	root = secret.New(rand.Text())
-	home := t.TempDir()
+	home, certs := t.TempDir(), t.TempDir()
 	var out lockedBuffer
-	cmd := exec.Command(program, "server", "-dev", "-dev-no-store-token",
+	cmd := exec.Command(program, "server", "-dev", "-dev-no-store-token", "-dev-tls", "-dev-tls-cert-dir="+certs,
 		"-dev-root-token-id="+root.Reveal(), "-dev-listen-address="+listen)
 	cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + home}
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -92,12 +134,15 @@ func startRealServer(t *testing.T, program string) (address string, root secret.
 		_ = cmd.Process.Kill()
 		<-ended
 	})
-	address = "http://" + listen
+	address = "https://" + listen
 	deadline := time.After(30 * time.Second)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	// The dev server mounts its KV after it is unsealed; the root token works from then on.
-	for !answers(address+"/v1/sys/mounts/secret/tune", root) {
+	for {
+		if found, _ := filepath.Glob(filepath.Join(certs, "*-ca.pem")); len(found) == 1 && answers(address+"/v1/sys/mounts/secret/tune", found[0], root) {
+			return address, found[0], root
+		}
 		select {
 		case <-tick.C:
 		case <-ended:
@@ -106,16 +151,21 @@ func startRealServer(t *testing.T, program string) (address string, root secret.
 			t.Fatalf("%s is not up after 30 s:\n%s", program, strings.ReplaceAll(out.String(), root.Reveal(), secret.Redacted))
 		}
 	}
-	return address, root
 }
 
-func answers(url string, token secret.String) bool {
+func answers(url, caFile string, token secret.String) bool {
+	pem, err := os.ReadFile(caFile)
+	if err != nil {
+		return false
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(pem)
 	r, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
 		return false
 	}
 	r.Header.Set("X-Vault-Token", token.Reveal())
-	resp, err := (&http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+	resp, err := (&http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}}}).Do(r)
 	if err != nil {
 		return false
 	}

@@ -1,6 +1,7 @@
-// Package vault is the narrow client of Vault and OpenBao: it logs in with a
-// token, makes guards, reads credentials, renews and revokes leases, and tells
-// the kinds of error apart.
+// Package vault is the narrow client of Vault and OpenBao: it logs in (with a
+// token, AppRole, Kubernetes, a TLS certificate or a JWT), makes guards, reads
+// credentials, renews and revokes leases, tells the kinds of error apart, and
+// keeps an outage from costing a request per lease.
 //
 // Which function do I call?
 //
@@ -12,6 +13,11 @@
 //   - To keep: [Client.RenewLease] and [Client.ExtendGuard].
 //   - To give back: [Client.RevokeLease], then [Client.RevokeGuard].
 //   - [KindOf] says what an error means, [Error] has the particulars.
+//   - [Environment] and [Config.Override] put the environment and flags over a
+//     configuration. [WithUrgency] says what a call is about ends when.
+//   - [Client.Circuit] tells whether the server is out; Config.OnCircuit when that
+//     changes. [Client.CheckGuard], [Policy], [GuardPolicy], [TokenRole] and
+//     [Setup] are for a doctor.
 //
 // # Guarantees
 //
@@ -19,7 +25,8 @@
 //     take effect. Nothing below repeats them: the API client's retries are off,
 //     and each uses a connection of its own, because Go repeats a GET by itself
 //     when a connection that it kept alive is dropped (P5, C30). The one
-//     exception takes no effect: a 307 of a standby is followed once.
+//     exception takes no effect: a 307 of a standby is followed once. Logins and
+//     the unwrapping of a secret id are sent once too.
 //   - An [Error] with OutcomeUnknown set means that the request may have taken
 //     effect unseen. Without it, the server was never asked, or itself said no.
 //   - Lease durations are read from the JSON text, never through a float or an
@@ -30,13 +37,21 @@
 //     line. [Grant] and [Renewal] print without their data.
 //   - The namespace is on every request, those for guards and revocations
 //     included (C27), but for [Client.Health], which servers refuse in one.
-//   - The environment decides nothing but the token, in the order that
-//     [Client.Login] gives. In particular no proxy is taken from it.
+//   - The environment decides nothing but the token of a connection that has
+//     none, in the order that [Client.Login] gives, unless [Config.Override] puts
+//     it in. In particular no proxy is taken from it.
+//   - While the server is out (unreachable, sealed, standing by, a gateway without
+//     a server, or six doubtful answers in a row from three paths) calls fail at
+//     once with Error.NotSent, and one call at a time probes. After it, calls go
+//     by urgency, bounded, and at a growing rate (C13). One path that fails does
+//     not put the server out (C45).
 //
 // # Not guaranteed
 //
-//   - There is no retry here but that of 412 for look-ups, and no pace: both
-//     belong to the caller, who knows what the lease still has to live.
+//   - There is no retry here but that of 412 for look-ups and Config.Retries for
+//     what may be sent twice, and no pace of the single lease: that belongs to the
+//     caller, who knows what it still has to live.
+//   - A CA file is read once, at [New].
 //   - [Client.RevokeLease] says "gone" when the server does; some servers answer
 //     an unknown lease as if they had revoked it.
 //   - Malformed VAULT_ variables of the environment make [New] return an error,
@@ -45,7 +60,9 @@
 // # Concurrency
 //
 // A [Client] may be used by any number of goroutines. It starts none: Run is the
-// caller's. At most one Run at a time.
+// caller's, and probes are made by the calls themselves (a timer's short callback
+// lets waiting calls go when a rate allows). At most one Run at a time. Calls that
+// wait for their turn end with their context.
 //
 // # Tests
 //

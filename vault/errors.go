@@ -13,6 +13,12 @@ var (
 	// ErrUseLimited: the token has a use limit (num_uses); each request would
 	// bring it nearer to its end, with all leases under it (C25).
 	ErrUseLimited = errors.New("the token has a use limit")
+	// ErrDeleted: the version of a KV v2 secret was deleted; it can be undeleted.
+	ErrDeleted = errors.New("the version is deleted")
+	// ErrDestroyed: the version of a KV v2 secret was destroyed for good.
+	ErrDestroyed = errors.New("the version is destroyed")
+	// ErrNotRevoked: the lease is still there after its revocation was answered as done.
+	ErrNotRevoked = errors.New("the lease is still there after its revocation")
 	// ErrNoToken: no source has a token.
 	ErrNoToken = errors.New("no token found")
 	// ErrGuardForbidden: the policy does not let us make guards.
@@ -44,6 +50,9 @@ type Error struct {
 	Messages []string
 	// OutcomeUnknown: the request may have taken effect.
 	OutcomeUnknown bool
+	// NotSent: no request was made, because the server is out, asked for a pause
+	// or the caller's context ended first. RetryAfter is when it may be.
+	NotSent bool
 	// Err is the cause, nil when the status says it all.
 	Err error
 }
@@ -68,8 +77,11 @@ func (e *Error) Error() string {
 	if e.OutcomeUnknown {
 		b.WriteString("; it may have taken effect")
 	}
+	if e.NotSent {
+		b.WriteString("; no request was sent")
+	}
 	if e.RetryAfter > 0 {
-		fmt.Fprintf(&b, "; retry after %s", e.RetryAfter)
+		fmt.Fprintf(&b, "; retry after %s", e.RetryAfter.Round(time.Millisecond))
 	}
 	if next := nextStep[e.Kind]; next != "" {
 		fmt.Fprintf(&b, "; %s", next)

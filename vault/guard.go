@@ -26,6 +26,8 @@ type Guard struct {
 	// SentAt is when it was asked for: the guard ends no later than SentAt +
 	// TTL + the time that the request took.
 	SentAt time.Time
+	// Warnings are the server's, about what was asked for and not given.
+	Warnings []string
 }
 
 // GuardOptions is what a guard is made with.
@@ -52,6 +54,10 @@ func (c *Client) CreateGuard(ctx context.Context, opts GuardOptions) (Guard, err
 	if opts.TTL == 0 {
 		opts.TTL = DefaultGuardTTL
 	}
+	if c.holdsBatch() {
+		return Guard{}, fmt.Errorf("%w: %w", ErrGuardForbidden, &Error{Op: op, Conn: c.cfg.Name, Path: path, Kind: KindPermission,
+			Err: errors.New("our own token is a batch token, which can't make tokens; set token_type=service where it is made")})
+	}
 	body := map[string]any{"ttl": wholeSeconds(opts.TTL), "display_name": "leasesvc-guard", "renewable": true}
 	if len(opts.Meta) > 0 {
 		body["meta"] = opts.Meta
@@ -74,7 +80,13 @@ func (c *Client) CreateGuard(ctx context.Context, opts GuardOptions) (Guard, err
 		}
 		return Guard{}, fmt.Errorf("vault %s: create guard: role %s: %w: %s", c.cfg.Name, c.cfg.GuardRole, ErrGuardUnfit, why)
 	}
-	return Guard{Token: granted.value, Accessor: granted.accessor, TTL: granted.ttl, SentAt: a.sentAt}, nil
+	return Guard{Token: granted.value, Accessor: granted.accessor, TTL: granted.ttl, SentAt: a.sentAt, Warnings: granted.warnings}, nil
+}
+
+func (c *Client) holdsBatch() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.token.batch
 }
 
 func (g tokenGrant) unfit() string {

@@ -36,7 +36,7 @@ func (h Health) Serves() bool {
 //
 // Errors: [Error], when there was no answer or one that no node gives.
 func (c *Client) Health(ctx context.Context) (Health, error) {
-	rq := request{op: "health", method: http.MethodGet, path: "sys/health", open: true}
+	rq := request{op: "health", method: http.MethodGet, path: "sys/health", open: true, node: true}
 	a, err := c.call(ctx, rq)
 	h := Health{Status: a.status, SentAt: a.sentAt}
 	switch h.Status {

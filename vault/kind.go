@@ -65,11 +65,7 @@ func (k Kind) String() string {
 // renewal is not worth repeating and a fresh acquisition is (L34). Everything
 // else (down, slow, busy) is to be retried at the caller's pace.
 func (k Kind) Refusal() bool {
-	switch k {
-	case KindNotFound, KindPermission, KindRefused, KindMalformed:
-		return true
-	}
-	return false
+	return k == KindNotFound || k == KindPermission || k == KindRefused || k == KindMalformed
 }
 
 // KindOf gives the kind of err: that of the [Error] in it, or for a bare

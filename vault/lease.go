@@ -44,7 +44,7 @@ func (c *Client) RenewLease(ctx context.Context, leaseID string, increment time.
 	if increment <= 0 {
 		return Renewal{}, c.invalid(op, path, fmt.Errorf("increment %s is not positive", increment))
 	}
-	rq := request{op: op, method: http.MethodPost, path: path, token: c.ownToken(), own: true,
+	rq := request{op: op, method: http.MethodPost, path: path, token: c.ownToken(), own: true, mount: leaseID,
 		body: map[string]any{"lease_id": leaseID, "increment": wholeSeconds(increment)}}
 	a, err := c.call(ctx, rq)
 	if err != nil {
@@ -99,7 +99,7 @@ func (c *Client) LookupLease(ctx context.Context, leaseID string) (LeaseInfo, er
 	if err := c.checkLease(op, path, leaseID); err != nil {
 		return LeaseInfo{}, err
 	}
-	rq := request{op: op, method: http.MethodPost, path: path, token: c.ownToken(), own: true, look: true,
+	rq := request{op: op, method: http.MethodPost, path: path, token: c.ownToken(), own: true, look: true, mount: leaseID,
 		body: map[string]any{"lease_id": leaseID}}
 	a, err := c.call(ctx, rq)
 	if err != nil {
@@ -143,22 +143,6 @@ func readTime(field string, raw json.RawMessage) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("%s is not a time", field)
 	}
 	return t, nil
-}
-
-// RevokeLease revokes a lease and waits until the engine has done so. A lease
-// that was gone already is no error, and gone is true where the server says so
-// (C40, L27). It may be repeated.
-//
-// Errors: [Error]; ErrEmptyLeaseID without a request (C41).
-func (c *Client) RevokeLease(ctx context.Context, leaseID string) (gone bool, err error) {
-	const op, path = "revoke lease", "sys/leases/revoke"
-	if err := c.checkLease(op, path, leaseID); err != nil {
-		return false, err
-	}
-	_, err = c.call(ctx, request{op: op, method: http.MethodPost, path: path, token: c.ownToken(), own: true,
-		body: map[string]any{"lease_id": leaseID, "sync": true}})
-	err = leaseGone(err)
-	return KindOf(err) == KindNotFound, unlessGone(err)
 }
 
 func (c *Client) checkLease(op, path, leaseID string) error {

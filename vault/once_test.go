@@ -87,7 +87,7 @@ func (d *dropper) serve(conn net.Conn) {
 			_, _ = io.WriteString(conn, d.partial)
 			return
 		}
-		resp := http.Response{StatusCode: 200, ProtoMajor: 1, ProtoMinor: 1, ContentLength: int64(len(answer)), Body: io.NopCloser(strings.NewReader(answer))}
+		resp := http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, ContentLength: int64(len(answer)), Body: io.NopCloser(strings.NewReader(answer))}
 		if resp.Write(conn) != nil {
 			return
 		}

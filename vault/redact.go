@@ -21,6 +21,8 @@ var redactions = []struct {
 }{
 	// Service, batch and recovery tokens, old and new style, and signed ones.
 	{regexp.MustCompile(`\b(?:hv[sbr]|[sbr])\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]+)*`), secret.Redacted},
+	// A JWT, in part or whole.
+	{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)*`), secret.Redacted},
 	// The user and password of a URL, as in a database's connection string.
 	{regexp.MustCompile(`://[^/\s"'@]*:[^\s"']*@`), "://" + secret.Redacted + "@"},
 	// PASSWORD 'x', password=x, token: "x".
@@ -53,6 +55,9 @@ func (token) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, secret.Redac
 
 // Format prints no token, for the reason above.
 func (tokenGrant) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, secret.Redacted) }
+
+// Format prints no wrapping token and no secret id, for the reason above.
+func (unwrapped) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, secret.Redacted) }
 
 // Format prints no token, for the reason above.
 func (rq request) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, rq.op) }

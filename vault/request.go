@@ -6,15 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/vault/api"
+
 	"github.com/leasesvc/leasesvc/secret"
 )
 
@@ -23,9 +26,18 @@ type request struct {
 	op     string // what is being done, for errors
 	method string
 	path   string // below /v1/
+	query  url.Values
 	token  secret.String
 	open   bool // sent without a token
+	node   bool // about the node: sent without a namespace, and not held at the gate
 	body   any
+	sent   []secret.String // what else of it must not come back in an error
+	// mount is what it is about where path does not say, such as a lease id.
+	mount string
+	// vital: it keeps our own token alive, so it goes before all others.
+	vital bool
+	// until is when what it is about ends, if the request itself knows.
+	until time.Time
 	// once: at most one request may take effect (P5); otherwise a 412 is
 	// repeated and Go may repeat a GET.
 	once bool
@@ -36,19 +48,16 @@ type request struct {
 }
 
 const (
-	max412       = 2
-	first412Wait = 100 * time.Millisecond
+	max412     = 2
+	firstAgain = 100 * time.Millisecond
 )
 
-// call sends rq under its own deadline inside ctx and gives a 2xx answer, or an
-// [Error], with the answer if it was a definite refusal.
-func (c *Client) call(ctx context.Context, rq request) (answer, error) {
-	if rq.token.IsZero() && !rq.open {
-		return answer{}, &Error{Op: rq.op, Conn: c.cfg.Name, Path: rq.path, Kind: KindPermission, Err: ErrNotLoggedIn}
-	}
+// attempt sends rq under its own deadline inside ctx and gives a 2xx answer, or
+// an [Error], with the answer if it was a definite refusal.
+func (c *Client) attempt(ctx context.Context, rq request) (answer, error) {
 	opCtx, cancel := context.WithTimeout(ctx, c.cfg.OpTimeout)
 	defer cancel()
-	for attempt := 0; ; attempt++ {
+	for n := 0; ; n++ {
 		a, err := c.send(ctx, opCtx, rq)
 		var e *Error
 		if err == nil || !errors.As(err, &e) {
@@ -60,10 +69,10 @@ func (c *Client) call(ctx context.Context, rq request) (answer, error) {
 			default: // Run knows already
 			}
 		}
-		if !rq.look || e.Status != http.StatusPreconditionFailed || attempt == max412 {
+		if !c.again(rq, e, n) {
 			return a, err
 		}
-		wait := time.NewTimer(first412Wait << attempt)
+		wait := time.NewTimer(spread(firstAgain << min(n, 6)))
 		select {
 		case <-wait.C:
 		case <-opCtx.Done():
@@ -71,6 +80,24 @@ func (c *Client) call(ctx context.Context, rq request) (answer, error) {
 			return a, err
 		}
 	}
+}
+
+// again tells whether a call that failed for the nth time, from 0, is sent again.
+func (c *Client) again(rq request, e *Error, n int) bool {
+	switch {
+	case rq.once:
+		return false // P5
+	case e.Status == http.StatusPreconditionFailed:
+		return rq.look && n < max412
+	case e.Kind == KindTransient, e.Kind == KindUnreachable:
+		return n < c.cfg.Retries
+	}
+	return false
+}
+
+// spread moves d by up to 10 % either way.
+func spread(d time.Duration) time.Duration {
+	return d + time.Duration((rand.Float64()-0.5)*0.2*float64(d))
 }
 
 // send is one exchange: a request, and if it was answered by a 307 or 308, the
@@ -85,12 +112,15 @@ func (c *Client) send(ctx, opCtx context.Context, rq request) (answer, error) {
 	if rq.once {
 		client = c.single
 	}
-	if rq.open {
-		// What needs no token is about the node: servers refuse it in a namespace.
+	if rq.node {
+		// Servers refuse it in a namespace.
 		client = client.WithNamespace("")
 	}
 	r := client.NewRequest(rq.method, "/v1/"+rq.path)
 	r.ClientToken = rq.token.Reveal()
+	if rq.query != nil {
+		r.Params = rq.query
+	}
 	if rq.body != nil {
 		if err := r.SetJSONBody(rq.body); err != nil {
 			return answer{}, c.invalid(rq.op, rq.path, errors.New("the request can't be written as JSON"))
@@ -106,6 +136,7 @@ func (c *Client) send(ctx, opCtx context.Context, rq request) (answer, error) {
 		body, readErr := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		a.status, a.body = resp.StatusCode, body
+		a.serverTime, _ = http.ParseTime(resp.Header.Get("Date"))
 		switch {
 		case a.status >= 200 && a.status < 300 && readErr != nil:
 			if errors.Is(readErr, errBodyTooLarge) {
@@ -202,7 +233,7 @@ func (c *Client) refused(rq request, a answer, header http.Header, readErr error
 		messages, fromVault = nil, false
 	}
 	e.Kind = kindOfStatus(a.status, fromVault, messages)
-	e.Messages = bounded(messages, rq.token, c.ownToken())
+	e.Messages = bounded(messages, slices.Concat(rq.sent, []secret.String{rq.token, c.ownToken()})...)
 	e.RetryAfter = retryAfter(header.Get("Retry-After"), time.Now())
 	if !fromVault {
 		e.Err = errors.New("the answer is not the API's error document, so something in between may have given it")

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/leasesvc/leasesvc/secret"
 )
 
 // TestI7 lets a server say the tokens in every place where it can say
@@ -80,8 +82,22 @@ func TestI7_NoTokenInErrorsWarningsOrLogs(t *testing.T) {
 		_, err = c.Health(t.Context())
 		show(err, c.renewSelf(t.Context(), c.token))
 		show(c, c.cfg, c.Token(), c.token, request{token: c.ownToken()}, tokenGrant{value: c.ownToken()}, guard)
+		pki, err := c.Read(t.Context(), "pki/issue/app", guard, ReadOptions{PKI: true, Method: http.MethodPost, Params: map[string]any{"secret": password}})
+		show(pki, err, ReadOptions{Params: map[string]any{"secret": password}})
+		_, err = c.RevokeLease(t.Context(), "l", Verified())
+		show(err)
+		_, err = c.CheckGuard(t.Context(), time.Hour)
+		show(err, c.Circuit())
 		fmt.Fprintln(&printed, f.logged())
 		f.Config.Handler = answer
+		wrapped := Login{AppRole: &AppRole{RoleID: Source{Value: secret.New(password)}, SecretID: Source{Value: secret.New(plainToken)}, Wrapped: true}}
+		for _, login := range []Login{
+			wrapped, {AppRole: &AppRole{RoleID: Source{Value: secret.New(password)}, SecretID: Source{Value: secret.New(plainToken)}}},
+			{JWT: &JWT{Role: "r", Token: Source{Value: secret.New(plainToken)}}},
+		} {
+			with := f.stranger(t, func(cfg *Config) { cfg.Token, cfg.Login = secret.String{}, login })
+			show(with.Login(t.Context()), with.Token(), with, with.cfg, login, with.unwrapped, with.gate.status())
+		}
 		show(f.stranger(t).Login(t.Context()))
 		fmt.Fprintln(&printed, f.logged())
 	}

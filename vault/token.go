@@ -26,6 +26,10 @@ type token struct {
 	renewable bool
 	expires   time.Time // zero: never
 	renewAt   time.Time // zero: never
+	loggedIn  time.Time // when it was put in force
+	logins    int64     // how many there were, this one included
+	batch     bool      // it can't make guards
+	ending    bool      // a renewal was cut short: it nears its max TTL
 
 	refusedSince time.Time // E12: the first refusal wins
 	lastError    error
@@ -35,11 +39,15 @@ type token struct {
 type TokenStatus struct {
 	LoggedIn bool
 	// Source names where it came from: "configuration", "file PATH",
-	// "VAULT_TOKEN", "BAO_TOKEN" or "~/.vault-token".
+	// "BAO_TOKEN", "VAULT_TOKEN", "~/.vault-token", or the auth method and its
+	// mount, such as "AppRole at auth/approle".
 	Source    string
 	TTL       Duration // what was left when the server last said so
 	Renewable bool
 	Expires   time.Time // zero: never
+	// Since is when it was put in force, Logins how many logins succeeded so far.
+	Since  time.Time
+	Logins int64
 	// RefusedSince is when the server began to refuse the token, zero when it
 	// does not (E12).
 	RefusedSince time.Time
@@ -54,22 +62,27 @@ func (c *Client) Token() TokenStatus {
 	t := c.token
 	return TokenStatus{
 		LoggedIn: !t.value.IsZero(), Source: t.source, TTL: t.ttl, Renewable: t.renewable,
-		Expires: t.expires, RefusedSince: t.refusedSince, LastError: t.lastError,
+		Expires: t.expires, Since: t.loggedIn, Logins: t.logins, RefusedSince: t.refusedSince, LastError: t.lastError,
 	}
 }
 
-// Login takes the token from the first of these that is set: Config.Token,
-// Config.TokenFile (read again each time; unreadable is an error, the rest is
-// not asked), VAULT_TOKEN, BAO_TOKEN, ~/.vault-token. It looks the token up and
-// puts it in force. On any error the token before it stays in force.
+// Login gets a token from Config.Login when that has a method. Else it takes
+// the first of these that is set: Config.Token, Config.TokenFile (read again
+// each time; unreadable is an error, the rest is not asked), BAO_TOKEN,
+// VAULT_TOKEN (not looked at when BAO_TOKEN is there, even empty, as OpenBao
+// does), ~/.vault-token; it looks the token up and puts it in force. On any
+// error the token before it stays in force.
 //
-// Errors: ErrNoToken, ErrUseLimited (C25), else an [Error].
+// Errors: ErrNoToken, ErrUseLimited (C25), ErrWrapping, else an [Error];
+// KindPermission when an auth method refuses, whatever status it says that with.
 func (c *Client) Login(ctx context.Context) error {
 	c.login.Lock()
 	defer c.login.Unlock()
-	value, source, err := c.readToken()
-	if err == nil {
-		err = c.enforce(ctx, value, source)
+	var err error
+	if c.method != nil {
+		err = c.logIn(ctx)
+	} else {
+		err = c.takeToken(ctx)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,15 +90,23 @@ func (c *Client) Login(ctx context.Context) error {
 	switch {
 	case err == nil:
 		c.token.refusedSince = time.Time{}
-	case KindOf(err) == KindPermission && c.token.refusedSince.IsZero():
+	case KindOf(err) == KindPermission && !errors.Is(err, ErrNotLoggedIn) && c.token.refusedSince.IsZero():
 		c.token.refusedSince = time.Now()
 	}
 	return err
 }
 
+func (c *Client) takeToken(ctx context.Context) error {
+	value, source, err := c.readToken()
+	if err != nil {
+		return err
+	}
+	return c.enforce(ctx, value, source)
+}
+
 // enforce looks value up and makes it our token.
 func (c *Client) enforce(ctx context.Context, value secret.String, source string) error {
-	rq := request{op: "log in", method: http.MethodGet, path: "auth/token/lookup-self", token: value, look: true}
+	rq := request{op: "log in", method: http.MethodGet, path: "auth/token/lookup-self", token: value, look: true, vital: true}
 	a, err := c.call(ctx, rq)
 	if err != nil {
 		return fmt.Errorf("token from %s: %w", source, err)
@@ -98,15 +119,11 @@ func (c *Client) enforce(ctx context.Context, value secret.String, source string
 		return fmt.Errorf("token from %s: %w: %d uses are left, and when they are gone every lease under it is revoked; give one that was made without num_uses",
 			source, ErrUseLimited, info.UsesLeft)
 	}
-	t := token{value: value, source: source, creation: info.CreationTTL, renewable: info.Renewable}
+	t := token{value: value, source: source, creation: info.CreationTTL, renewable: info.Renewable, batch: info.Type == "batch"}
 	if info.Period.Std() > 0 {
 		t.creation = info.Period
 	}
-	t.granted(info.TTL, info.SentAt)
-	c.mu.Lock()
-	t.refusedSince, t.lastError = c.token.refusedSince, c.token.lastError
-	c.token = t
-	c.mu.Unlock()
+	c.enforceToken(t, info.TTL, info.SentAt)
 	c.cfg.Logger.Info("logged in", "vault", c.cfg.Name, "source", source, "ttl_s", info.TTL.String(), "renewable", info.Renewable, "type", info.Type)
 	return nil
 }
@@ -124,7 +141,7 @@ func (t *token) granted(ttl Duration, since time.Time) {
 // readToken gives the token of the first source that has one.
 func (c *Client) readToken() (secret.String, string, error) {
 	if !c.cfg.Token.IsZero() {
-		return c.usable(c.cfg.Token.Reveal(), "configuration")
+		return c.usable(c.cfg.Token.Reveal(), or(c.cfg.origins["token"], "configuration"))
 	}
 	if c.cfg.TokenFile != "" {
 		source := "file " + c.cfg.TokenFile
@@ -134,10 +151,8 @@ func (c *Client) readToken() (secret.String, string, error) {
 		}
 		return c.usable(text, source)
 	}
-	for _, name := range []string{"VAULT_TOKEN", "BAO_TOKEN"} {
-		if text := os.Getenv(name); text != "" {
-			return c.usable(text, name)
-		}
+	if text, name, ok := variable(os.LookupEnv, "TOKEN"); ok {
+		return c.usable(text, name)
 	}
 	if home, err := os.UserHomeDir(); err == nil {
 		text, err := readTokenFile(filepath.Join(home, ".vault-token"))
@@ -148,7 +163,7 @@ func (c *Client) readToken() (secret.String, string, error) {
 			return secret.String{}, "~/.vault-token", fmt.Errorf("vault %s: read ~/.vault-token: %w", c.cfg.Name, err)
 		}
 	}
-	return secret.String{}, "", fmt.Errorf("vault %s: %w: set a token or a token file, or VAULT_TOKEN or BAO_TOKEN", c.cfg.Name, ErrNoToken)
+	return secret.String{}, "", fmt.Errorf("vault %s: %w: set a token, a token file or a login, or BAO_TOKEN or VAULT_TOKEN", c.cfg.Name, ErrNoToken)
 }
 
 func (c *Client) usable(text, source string) (secret.String, string, error) {
@@ -160,16 +175,4 @@ func (c *Client) usable(text, source string) (secret.String, string, error) {
 		return secret.String{}, source, fmt.Errorf("vault %s: what %s holds is no token: it has blanks or unprintable characters", c.cfg.Name, source)
 	}
 	return secret.New(text), source, nil
-}
-
-func readTokenFile(path string) (string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxTokenFile {
-		return "", fmt.Errorf("%s is no regular file of at most %d bytes", path, maxTokenFile)
-	}
-	text, err := os.ReadFile(path)
-	return strings.TrimSpace(string(text)), err
 }

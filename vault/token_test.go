@@ -65,10 +65,14 @@ func TestLoginOrder(t *testing.T) {
 		t.Errorf("a configured file that is not there: %v", err)
 	}
 	cfg.TokenFile = ""
+	expect("hvs.FromBaoT0kenEnvir", "BAO_TOKEN")
+	t.Setenv("BAO_TOKEN", "") // there and empty: VAULT_TOKEN is not looked at
+	expect("hvs.FromH0meDirectory", "~/.vault-token")
+	if err := os.Unsetenv("BAO_TOKEN"); err != nil {
+		t.Fatal(err)
+	}
 	expect("hvs.FromVaultT0kenEnv", "VAULT_TOKEN")
 	t.Setenv("VAULT_TOKEN", "")
-	expect("hvs.FromBaoT0kenEnvir", "BAO_TOKEN")
-	t.Setenv("BAO_TOKEN", "")
 	expect("hvs.FromH0meDirectory", "~/.vault-token")
 	if err := os.Remove(filepath.Join(home, ".vault-token")); err != nil {
 		t.Fatal(err)

@@ -85,6 +85,7 @@ type tokenGrant struct {
 	renewable bool
 	orphan    json.RawMessage // older servers do not say
 	uses      int64
+	warnings  []string
 }
 
 func (a answer) tokenGrant(known ...secret.String) (tokenGrant, error) {
@@ -118,7 +119,7 @@ func (a answer) tokenGrant(known ...secret.String) (tokenGrant, error) {
 		return g, err
 	}
 	g.ttl, g.suspect = readDuration("lease_duration", auth["lease_duration"])
-	g.orphan = present(auth["orphan"])
+	g.orphan, g.warnings = present(auth["orphan"]), e.warnings
 	return g, nil
 }
 

@@ -79,6 +79,9 @@ type Vault struct {
 	LoggedIn bool   `json:"logged_in"`
 	Guarded  bool   `json:"guarded"`
 	Problem  string `json:"problem,omitempty"`
+	// PausedSince is since when it refuses our credentials (E12); zero: it
+	// does not.
+	PausedSince time.Time `json:"paused_since,omitzero"`
 }
 
 // Leases is a scope's table.

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +30,15 @@ type Target struct {
 	DatabaseURL secret.String
 	// Accounts lists the accounts there whose name begins with "v-".
 	Accounts func(ctx context.Context) ([]string, error)
+	// CACert is the PEM file of the authority that the server's certificate is
+	// verified with, for an https address.
+	CACert string
+	// ServiceAccount, where the target asks no cluster, tells it of a Kubernetes
+	// service account's token; an empty account means that it is no longer good.
+	ServiceAccount func(jwt secret.String, namespace, account, uid string)
+	// Lacks names groups of the suite that the target does not claim to have.
+	// They do not run, and that is logged.
+	Lacks []string
 }
 
 // admin configures the target as root, over plain HTTP: the client under test
@@ -34,11 +46,12 @@ type Target struct {
 type admin struct {
 	target Target
 	suffix string // of every name, so that a lasting server can be used again
+	http   *http.Client
 }
 
 func newAdmin(t *testing.T, target Target) *admin {
 	t.Helper()
-	a := &admin{target: target, suffix: strings.ToLower(rand.Text()[:8])}
+	a := &admin{target: target, suffix: strings.ToLower(rand.Text()[:8]), http: httpClient(t, target.CACert)}
 	db, policy := a.database(), a.policy("service")
 	a.must(t, "POST", "sys/mounts/"+db, map[string]any{"type": "database"})
 	t.Cleanup(func() { a.must(t, "DELETE", "sys/mounts/"+db, nil) })
@@ -134,14 +147,25 @@ func (a *admin) client(t *testing.T, token secret.String, role string) *vault.Cl
 	if role == "" {
 		role = a.role("good")
 	}
-	c, err := vault.New(vault.Config{Name: a.target.Name, Address: a.target.Address, Token: token, GuardRole: role})
+	c := a.stranger(t, func(cfg *vault.Config) { cfg.Token, cfg.GuardRole = token, role })
+	if err := c.Login(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// stranger makes a client that is not logged in.
+func (a *admin) stranger(t *testing.T, with ...func(*vault.Config)) *vault.Client {
+	t.Helper()
+	cfg := vault.Config{Name: a.target.Name, Address: a.target.Address, GuardRole: a.role("good"), TLS: vault.TLS{CACert: a.target.CACert}}
+	for _, w := range with {
+		w(&cfg)
+	}
+	c, err := vault.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	if err := c.Login(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	return c
 }
 
@@ -151,7 +175,19 @@ func (a *admin) service(t *testing.T, role string) *vault.Client {
 	return a.client(t, a.token(t, "service", nil), role)
 }
 
-var adminHTTP = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+func httpClient(t *testing.T, caFile string) *http.Client {
+	t.Helper()
+	transport := &http.Transport{DisableKeepAlives: true}
+	if caFile != "" {
+		pem, err := os.ReadFile(caFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+		transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem)
+	}
+	return &http.Client{Timeout: 20 * time.Second, Transport: transport}
+}
 
 // must sends an administrator's request and ends the test unless it succeeds.
 func (a *admin) must(t *testing.T, method, path string, body any) []byte {
@@ -163,7 +199,43 @@ func (a *admin) must(t *testing.T, method, path string, body any) []byte {
 	return answer
 }
 
+// mount enables an engine or an auth method ("auth/NAME") until the test's end.
+func (a *admin) mount(t *testing.T, path, kind string, options map[string]string) {
+	t.Helper()
+	at := "sys/mounts/" + path
+	if name, ok := strings.CutPrefix(path, "auth/"); ok {
+		at = "sys/auth/" + name
+	}
+	body := map[string]any{"type": kind}
+	if options != nil {
+		body["options"] = options
+	}
+	a.must(t, "POST", at, body)
+	t.Cleanup(func() { a.must(t, "DELETE", at, nil) })
+}
+
+// field gives a text out of the data, or another part, of a root's answer.
+func (a *admin) field(t *testing.T, method, path string, body any, part, name string) string {
+	t.Helper()
+	var doc map[string]json.RawMessage
+	if err := json.Unmarshal(a.must(t, method, path, body), &doc); err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]json.RawMessage
+	var text string
+	if json.Unmarshal(doc[part], &fields) != nil || json.Unmarshal(fields[name], &text) != nil || text == "" {
+		t.Fatalf("%s %s as root: no %s in its %s", method, path, name, part)
+	}
+	return text
+}
+
 func (a *admin) send(t *testing.T, method, path string, body any) (int, []byte) {
+	t.Helper()
+	return a.sendWith(t, method, path, body, nil)
+}
+
+// sendWith is send with more headers.
+func (a *admin) sendWith(t *testing.T, method, path string, body any, headers map[string]string) (int, []byte) {
 	t.Helper()
 	var in io.Reader
 	if body != nil {
@@ -180,7 +252,10 @@ func (a *admin) send(t *testing.T, method, path string, body any) (int, []byte) 
 	}
 	r.Header.Set("X-Vault-Token", a.target.RootToken.Reveal())
 	r.Header.Set("X-Vault-Request", "true")
-	resp, err := adminHTTP.Do(r)
+	for k, v := range headers {
+		r.Header.Set(k, v)
+	}
+	resp, err := a.http.Do(r)
 	if err != nil {
 		t.Fatalf("%s %s as root: %v", method, path, err)
 	}

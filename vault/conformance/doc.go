@@ -4,8 +4,10 @@
 // true of the real thing.
 //
 // It guarantees that a target which passes treats guards, leases, renewals,
-// revocations, KV version 2 and refusals as design.md says. It says nothing of
-// speed, of a cluster, or of other engines than the database and KV.
+// revocations, KV of both versions, static roles, PKI, logins (AppRole with and
+// without wrapping, JWT, Kubernetes, TLS certificates), least policies and
+// refusals as design.md says. It says nothing of speed, of a cluster, or of other
+// engines. Groups that a target does not claim ([Target].Lacks) are logged.
 //
 // It needs a root token, makes mounts, policies, roles and tokens under random
 // names, and takes them away again. It waits in real time, a few seconds in

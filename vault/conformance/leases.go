@@ -61,7 +61,7 @@ func testRenew(t *testing.T, a *admin) {
 
 	t.Run("L37: shorter near max TTL", func(t *testing.T) {
 		got := a.acquire(t, c, "short", time.Minute)
-		max := got.grant.SentAt.Add(5 * time.Second)
+		end := got.grant.SentAt.Add(5 * time.Second)
 		r, err := c.RenewLease(t.Context(), got.grant.LeaseID, time.Hour)
 		if err != nil {
 			t.Fatal(err)
@@ -69,7 +69,7 @@ func testRenew(t *testing.T, a *admin) {
 		if r.TTL.Std() > 5*time.Second || r.TTL.IsZero() {
 			t.Errorf("asked for an hour of a lease whose max TTL is 5 s, granted %s s", r.TTL)
 		}
-		until(t, max.Add(-1500*time.Millisecond), "the renewed account lives", func() bool { return a.exists(t, got.user) })
+		until(t, end.Add(-1500*time.Millisecond), "the renewed account lives", func() bool { return a.exists(t, got.user) })
 		if r, err = c.RenewLease(t.Context(), got.grant.LeaseID, time.Hour); err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,27 @@ func Run(t *testing.T, target Target) {
 		{"KV2", testKV2},
 		{"Refusals", testRefusals},
 		{"Health", testHealth},
+		{"CheckGuard", testCheckGuard},
+		{"Verified", testVerified},
+		{"KV1", testKV1},
+		{"KVVersions", testKVVersions},
+		{"StaticRole", testStaticRole},
+		{"RabbitMQ", testRabbitMQ},
+		{"PKI", testPKI},
+		{"AppRole", testAppRole},
+		{"AppRoleCycles", testAppRoleCycles},
+		{"WrappedSecretID", testWrappedSecretID},
+		{"JWT", testJWT},
+		{"Kubernetes", testKubernetes},
+		{"Cert", testCert},
+		{"Policy", testPolicy},
+		{"PolicyLimits", testPolicyLimits},
+		{"Quota", testQuota},
 	} {
+		if slices.Contains(target.Lacks, group.name) {
+			t.Logf("%s does not claim %s: not run", target.Name, group.name)
+			continue
+		}
 		t.Run(group.name, func(t *testing.T) { group.run(t, a) })
 	}
 }

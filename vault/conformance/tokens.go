@@ -21,12 +21,7 @@ func testLogin(t *testing.T, a *admin) {
 		t.Errorf("a root token without TTL: %+v", s)
 	}
 	login := func(token secret.String) error {
-		c, err := vault.New(vault.Config{Name: a.target.Name, Address: a.target.Address, Token: token})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(c.Close)
-		return c.Login(t.Context())
+		return a.stranger(t, func(cfg *vault.Config) { cfg.Token = token }).Login(t.Context())
 	}
 	wantKind(t, "an unknown token", login(secret.New("s.aaaaaaaaaaaaaaaaaaaaaaaa")), vault.KindPermission)
 	if err := login(a.token(t, "service", map[string]any{"num_uses": 3})); !errors.Is(err, vault.ErrUseLimited) {
