@@ -109,7 +109,7 @@ type PollDone struct {
 }
 
 // Adopt takes over a lease that was obtained elsewhere (L51). Its values are
-// sealed under Lease already, which must be the next number.
+// sealed under Lease already, a number that was not given out yet.
 type Adopt struct {
 	Name    string
 	Lease   uint64

@@ -424,7 +424,7 @@ func (w *decision) adopt(c Adopt) error {
 		return fmt.Errorf("%s: %w", c.Name, ErrUnknownName)
 	case n.Candidate != 0 || n.Handover != nil:
 		return fmt.Errorf("%s: %w", c.Name, ErrBusy)
-	case c.Lease != w.h.LastLease+1:
+	case c.Lease <= w.h.LastLease:
 		return fmt.Errorf("%s: %w: %d", c.Name, ErrNumber, c.Lease)
 	case w.beingRevoked(n.Definition.Vault, c.Adopted.LeaseID):
 		return fmt.Errorf("%s: %w: its lease id is being revoked", c.Name, ErrUnfit) // L11

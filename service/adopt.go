@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/handover"
 	"github.com/leasesvc/leasesvc/leasecore"
 	"github.com/leasesvc/leasesvc/service/api"
 )
@@ -27,9 +28,9 @@ func (e *endpoints) adopt(ctx context.Context, r micro.Request) {
 		e.refuse(r, fmt.Errorf("%s: %w", name, err))
 		return
 	}
-	for range adoptTries {
+	for above := range uint64(adoptTries) {
 		var seq uint64
-		if seq, err = e.adoptOnce(ctx, name, a); !errors.Is(err, leasecore.ErrNumber) {
+		if seq, err = e.adoptOnce(ctx, name, a, above); !errors.Is(err, leasecore.ErrNumber) && !errors.Is(err, handover.ErrBlobExists) {
 			if err == nil {
 				e.respond(r, api.Done{Seq: seq, Says: "the lease is ours now and is handed over"})
 				return
@@ -58,7 +59,9 @@ func (e *endpoints) openAdoption(r micro.Request) (api.Adoption, error) {
 	return a, nil
 }
 
-func (e *endpoints) adoptOnce(ctx context.Context, name string, a api.Adoption) (uint64, error) {
+// adoptOnce tries the next number, or one that is so far above it: the next one
+// may be burnt by values that were purged under it.
+func (e *endpoints) adoptOnce(ctx context.Context, name string, a api.Adoption, above uint64) (uint64, error) {
 	t := e.term
 	type look struct {
 		next uint64
@@ -66,7 +69,7 @@ func (e *endpoints) adoptOnce(ctx context.Context, name string, a api.Adoption) 
 	}
 	seen, err := t.do(ctx, leasecore.Tick{}, events.Actor{}, func(s *leasecore.State) any {
 		n := s.Name(name)
-		return look{next: s.LastLease + 1, busy: n != nil && (n.Candidate != 0 || n.Handover != nil)}
+		return look{next: s.LastLease + 1 + above, busy: n != nil && (n.Candidate != 0 || n.Handover != nil)}
 	})
 	if err != nil {
 		return 0, err
