@@ -1,0 +1,312 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/events/journal"
+	"github.com/leasesvc/leasesvc/internal/failpoint"
+	"github.com/leasesvc/leasesvc/leasecore"
+)
+
+// errPanicked says that a command was lost to a defect.
+var errPanicked = errors.New("the command could not be decided because of a defect")
+
+// request is a command on its way to the scope's goroutine.
+type request struct {
+	command leasecore.Command
+	actor   events.Actor
+	cause   string
+	// effect is set for the outcome of an effect, confirm for what an
+	// incarnation confirmed.
+	effect  *leasecore.Effect
+	confirm *confirmation
+	polled  *reading
+	// back, if set, names a Vault connection that works again.
+	back string
+	// late, if set, is called when the term ends before the command was decided.
+	late func()
+	// ctx, if set, ends when nobody waits for the decision any more (L5).
+	ctx context.Context
+	// done, if set, is called on the scope's goroutine once the command was
+	// decided and what it decided is in the log.
+	done func(s *leasecore.State, err error)
+}
+
+type confirmation struct {
+	name, incarnation string
+	n                 uint64
+}
+
+// reading is what a poll of a secret without lease came to, for the memory of
+// the state.
+type reading struct {
+	name   string
+	at     time.Time
+	failed bool
+	reread time.Duration
+}
+
+// gather takes what is queued and due, up to a batch.
+func (t *term) gather() []request {
+	t.looked = t.svc.clock.Now()
+	var batch []request
+	for name := range t.dirty {
+		if len(batch) >= batchCommands {
+			break
+		}
+		delete(t.dirty, name)
+		batch = append(batch, request{command: leasecore.Tick{Name: name}})
+	}
+	for _, name := range t.agenda.due(t.looked, batchCommands-len(batch)) {
+		batch = append(batch, request{command: leasecore.Tick{Name: name}})
+	}
+	for len(batch) < batchCommands {
+		select {
+		case r := <-t.queue:
+			batch = append(batch, r)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// vaultBack has every name looked at that may wait for a Vault connection.
+func (t *term) vaultBack(connection string) {
+	state := t.projection.State()
+	state.VaultBack(connection, t.svc.clock.Now())
+	for n := range state.Names() {
+		if n.Definition == nil || n.Definition.Vault == connection || n.Waits(connection) {
+			t.dirty[n.Name] = true
+		}
+	}
+}
+
+// decided is what became of one request of a batch.
+type decided struct {
+	from, to int // its events in the batch's
+	err      error
+}
+
+// commit decides a batch, appends what was decided, applies it and starts what
+// is owed then. When the outcome of the append was unknown and nothing landed,
+// it decides again on what then is the state. With an error nothing was stored
+// and the requests are kept for another try, or the term is over.
+func (t *term) commit(ctx context.Context, batch []request) error {
+	for i := range batch {
+		if c := batch[i].confirm; c != nil {
+			t.projection.State().Confirm(c.name, c.incarnation, c.n)
+		}
+		if v := batch[i].back; v != "" {
+			t.vaultBack(v)
+		}
+		if p := batch[i].polled; p != nil {
+			t.projection.State().Polled(p.name, p.at, p.failed, p.reread)
+		}
+	}
+	for len(batch) > 0 {
+		evs, results, taken := t.decide(batch)
+		landed, err := t.append(ctx, evs)
+		if err != nil {
+			t.keep(batch)
+			return err
+		}
+		if !landed {
+			continue
+		}
+		t.settle(batch[:taken], results)
+		batch = batch[taken:]
+	}
+	return nil
+}
+
+// decide decides as much of a batch as one append takes.
+func (t *term) decide(batch []request) (evs []events.Event, results []decided, taken int) {
+	draft := leasecore.NewDraft(t.projection.State())
+	now, holder := t.svc.clock.Now(), events.Service(t.svc.cells.HolderID())
+	for i := range batch {
+		if len(evs) >= batchEvents {
+			break
+		}
+		r := &batch[i]
+		at := leasecore.At{Now: now, ID: newID(), Cause: r.cause, Actor: r.actor, Draining: t.draining}
+		if at.Actor == (events.Actor{}) {
+			at.Actor = holder
+		}
+		if r.ctx != nil && r.ctx.Err() != nil {
+			results = append(results, decided{from: len(evs), to: len(evs), err: r.ctx.Err()})
+			taken++
+			continue
+		}
+		out, err := t.decideOne(draft, at, r.command)
+		results = append(results, decided{from: len(evs), to: len(evs) + len(out), err: err})
+		evs = append(evs, out...)
+		taken++
+	}
+	return evs, results, taken
+}
+
+// afterPanic is when a name is looked at again whose command could not be
+// decided (L36).
+const afterPanic = maxWait
+
+// decideOne decides one command. A panic is a defect of ours: it costs that
+// command, is reported, and the loop goes on.
+func (t *term) decideOne(draft *leasecore.Draft, at leasecore.At, c leasecore.Command) (out []events.Event, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.log.Error("deciding a command panicked; this is a defect, please report it", "command", fmt.Sprintf("%T", c), "stack", string(debug.Stack()))
+			out, err = nil, fmt.Errorf("%w: %T", errPanicked, c)
+		}
+	}()
+	return leasecore.Decide(draft, at, c)
+}
+
+// append appends events and applies what is new in the log. More than one append
+// takes are appended in parts: every prefix of what was decided is a state that
+// deciding goes on from.
+func (t *term) append(ctx context.Context, evs []events.Event) (landed bool, err error) {
+	for len(evs) > 0 {
+		part := evs[:min(len(evs), journal.MaxBatch)]
+		result, err := t.writer.Append(ctx, part)
+		for errors.Is(err, journal.ErrTooLarge) && len(part) > 1 {
+			part = part[:len(part)/2]
+			result, err = t.writer.Append(ctx, part)
+		}
+		if err != nil {
+			return false, err
+		}
+		for i := range result.Events {
+			if err := t.apply(&result.Events[i]); err != nil {
+				return false, err
+			}
+		}
+		if !result.Landed {
+			return false, nil
+		}
+		evs = evs[len(part):]
+	}
+	return true, nil
+}
+
+// apply makes one event of the log part of the state.
+func (t *term) apply(e *events.Event) error {
+	if err := t.projection.Adopt(e); err != nil {
+		return err
+	}
+	if e.Type() == events.TypeInstalled {
+		t.projection.State().Installed(e.Name, t.svc.clock.Now())
+	}
+	t.lastSeq.Store(e.Seq)
+	t.names.Store(int64(t.projection.State().Len()))
+	t.tellEvent(e)
+	hitAfter(e.Type())
+	if e.Name != events.EpochName && e.Name != events.DefinitionsName {
+		t.dirty[e.Name] = true
+	}
+	return nil
+}
+
+// hitAfter names the boundaries that an event in the log makes, for the tests
+// that kill the process there.
+func hitAfter(t events.Type) {
+	switch t {
+	case events.TypeRequested:
+		failpoint.Hit(failpoint.Intent)
+	case events.TypeAcquired:
+		failpoint.Hit(failpoint.Acquired)
+	case events.TypeHandoverStarted:
+		failpoint.Hit(failpoint.Asked)
+	case events.TypePrepared:
+		failpoint.Hit(failpoint.Answered)
+	case events.TypeInstalled:
+		failpoint.Hit(failpoint.Installed)
+	case events.TypeRevoking:
+		failpoint.Hit(failpoint.Revoking)
+	}
+}
+
+// settle answers the requests of an append and brings effects, views and the
+// agenda in line with the state.
+func (t *term) settle(batch []request, results []decided) {
+	state, now := t.projection.State(), t.svc.clock.Now()
+	touched, panicked := map[string]bool{}, map[string]bool{}
+	for name := range t.dirty {
+		touched[name] = true
+	}
+	for i := range batch {
+		r := &batch[i]
+		if r.effect != nil {
+			t.work.finished(*r.effect)
+			touched[r.effect.Name] = true
+		}
+		if r.confirm != nil {
+			touched[r.confirm.name] = true
+		}
+		if tick, ok := r.command.(leasecore.Tick); ok {
+			touched[tick.Name] = true
+		}
+		if errors.Is(results[i].err, errPanicked) {
+			for name := range touched {
+				panicked[name] = true
+			}
+		}
+		if err := results[i].err; err != nil && !errors.Is(err, leasecore.ErrStale) && r.done == nil {
+			t.log.Warn("a command was refused", "error", err)
+		}
+	}
+	for name := range touched {
+		t.bring(state, name, now, panicked[name])
+	}
+	for i := range batch {
+		if batch[i].done != nil {
+			batch[i].done(state, results[i].err)
+		}
+	}
+}
+
+// bring brings what a name shows, what runs for it and when it is looked at next
+// in line with the state. A state that can't be looked at is a defect: it is
+// reported, and the name looked at again later (L36).
+func (t *term) bring(state *leasecore.State, name string, now time.Time, panicked bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.log.Error("looking at a name panicked; this is a defect, please report it", "name", name, "stack", string(debug.Stack()))
+			t.agenda.set(name, now.Add(afterPanic), true)
+		}
+	}()
+	t.views.publish(state, name, now)
+	t.work.sync(name, state.Owed(name, now))
+	// From when the batch was gathered: what became due since is due at once.
+	at, ok := state.Wake(name, t.looked)
+	if later := now.Add(afterPanic); panicked && (!ok || at.After(later)) {
+		at, ok = later, true
+	}
+	t.agenda.set(name, at, ok)
+}
+
+// keep puts back what could not be recorded: outcomes must not get lost. Who
+// waits for an answer is told to come again.
+func (t *term) keep(batch []request) {
+	for i := range batch {
+		r := &batch[i]
+		if r.done != nil {
+			r.done(nil, fmt.Errorf("%w: the log takes nothing now; try again", ErrBusy))
+			continue
+		}
+		if tick, ok := r.command.(leasecore.Tick); ok && r.effect == nil {
+			t.dirty[tick.Name] = true
+			continue
+		}
+		select {
+		case t.queue <- *r:
+		default:
+			t.work.redeliver(*r)
+		}
+	}
+}
