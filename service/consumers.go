@@ -95,6 +95,11 @@ func (e *endpoints) got(ctx context.Context, r micro.Request) ([]byte, error) {
 		Scope: t.name, Name: name, Nonce: ask.Nonce, Epoch: v.epoch, N: v.n, Lease: v.lease, Values: values, Public: v.public,
 		GoodFor: wire.SecondsOf(v.definition.GoodFor.Duration()),
 	}
+	if e.leaving.Load() {
+		if got.GoodFor -= wire.SecondsOf(2 * lingers); got.GoodFor <= 0 {
+			return nil, errNotLeading
+		}
+	}
 	if left := v.expiresIn(now); left > 0 {
 		in := wire.SecondsOf(left)
 		got.ExpiresIn = &in

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/micro"
@@ -25,6 +27,11 @@ type endpoints struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	slots  chan struct{} // bounds the requests that wait for a decision
+
+	mu      sync.Mutex
+	stopped bool // no request is taken any more
+	leaving atomic.Bool
+	serving sync.WaitGroup
 }
 
 // requestsAtOnce bounds the requests of a scope that are being answered.
@@ -75,13 +82,18 @@ func (t *term) serveAPI() (*endpoints, error) {
 // serve answers a request on a goroutine of its own, within the operation's
 // time-out; too many at once are told so.
 func (e *endpoints) serve(r micro.Request, handle func(context.Context, micro.Request)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stopped {
+		return // who asked finds the next holder
+	}
 	select {
 	case e.slots <- struct{}{}:
 	default:
 		e.refuse(r, fmt.Errorf("%w: %d requests are being answered; try again in 100 ms", ErrBusy, requestsAtOnce))
 		return
 	}
-	e.term.work.wg.Go(func() {
+	e.serving.Go(func() {
 		defer func() { <-e.slots }()
 		ctx, cancel := context.WithTimeout(e.ctx, e.term.svc.cfg.OperationTimeout.Duration())
 		defer cancel()
@@ -89,11 +101,27 @@ func (e *endpoints) serve(r micro.Request, handle func(context.Context, micro.Re
 	})
 }
 
+// lingers is how long a holder that gave its scope back goes on answering gets,
+// so that nobody finds nobody there while its successor begins to serve.
+const lingers = 300 * time.Millisecond
+
+// linger answers gets a while longer. What it promises ends before the promises
+// do that the successor keeps: good_for after its epoch began.
+func (e *endpoints) linger(ctx context.Context) {
+	e.leaving.Store(true)
+	_ = pause(ctx, lingers) // cut short is fine
+}
+
+// stop ends the endpoints and waits for the requests that are being answered.
 func (e *endpoints) stop() {
+	e.mu.Lock()
+	e.stopped = true
+	e.mu.Unlock()
 	e.cancel()
 	if err := e.micro.Stop(); err != nil {
 		e.term.log.Warn("ending the API", "error", err)
 	}
+	e.serving.Wait()
 }
 
 // nameOf gives the name in a request's subject.

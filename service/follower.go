@@ -21,12 +21,14 @@ type follower struct {
 	mu         sync.Mutex
 	projection *projector.Projection
 	ahead      skews
-	delivered  uint64 // the last sequence of the scope that was fed
-	taken      bool   // a term owns the projection; what is fed meanwhile is read again later
+	delivered  uint64        // the last sequence of the scope that was fed
+	stored     time.Time     // when the server stored it
+	fed        chan struct{} // closed when the next message was fed
+	taken      bool          // a term owns the projection; what is fed meanwhile is read again later
 }
 
 func newFollower(s *Service, scope string) *follower {
-	return &follower{scope: scope, key: s.keys.MACKey(), projection: projector.New(scope, s.keys.MACKey()), ahead: skews{}}
+	return &follower{scope: scope, key: s.keys.MACKey(), projection: projector.New(scope, s.keys.MACKey()), ahead: skews{}, fed: make(chan struct{})}
 }
 
 // fold looks at one message of the log.
@@ -43,10 +45,12 @@ func fold(p *projector.Projection, ahead skews, m journal.Message) error {
 func (f *follower) feed(m journal.Message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.delivered = m.Seq
+	f.delivered, f.stored = m.Seq, m.Stored
 	if !f.taken {
 		_ = fold(f.projection, f.ahead, m)
 	}
+	close(f.fed)
+	f.fed = make(chan struct{})
 }
 
 // opened gives the last opened event that was followed.
@@ -66,12 +70,40 @@ func (f *follower) shutDown(started time.Time) (bool, error) {
 	return h.Shutdown && h.ReleasedAt.After(started), f.projection.Stopped()
 }
 
-// take gives the projection to a term.
-func (f *follower) take() (*projector.Projection, skews) {
+// aheadBy gives how far ahead of the server's the clock was that stamped a living
+// lease.
+func (f *follower) aheadBy() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.taken = true
-	return f.projection, f.ahead
+	return f.ahead.live(f.projection.State())
+}
+
+// feedWait is how long a takeover waits for its opening event to be fed, which is
+// faster than reading it; then it reads what is missing.
+const feedWait = 100 * time.Millisecond
+
+// takeAt gives the projection to a term, as soon as the event at seq was fed; and
+// when the server stored that event, if it was.
+func (f *follower) takeAt(ctx context.Context, seq uint64) (*projector.Projection, skews, time.Time) {
+	late := time.NewTimer(feedWait)
+	defer late.Stop()
+	for {
+		f.mu.Lock()
+		fed, there := f.fed, f.delivered >= seq
+		if there {
+			f.taken = true
+			defer f.mu.Unlock()
+			return f.projection, f.ahead, f.stored
+		}
+		f.mu.Unlock()
+		select {
+		case <-fed:
+		case <-late.C:
+			seq = 0 // as it is
+		case <-ctx.Done():
+			seq = 0
+		}
+	}
 }
 
 // giveBack follows again after a term: from the beginning of the log, since what

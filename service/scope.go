@@ -88,10 +88,13 @@ func (sc *scope) run(ctx, base context.Context) error {
 		err = t.lead(ctx, base)
 		sc.setTerm(nil)
 		if ctx.Err() != nil {
+			if err != nil {
+				return fmt.Errorf("scope %s: %w", sc.name, err)
+			}
 			return nil
 		}
 		if err := sc.follower.giveBack(ctx, sc); err != nil {
-			return nil
+			return nil // stopped while standing by: nothing is held
 		}
 		rest := restAfterFailure
 		var fenced *journal.Fenced
@@ -100,6 +103,7 @@ func (sc *scope) run(ctx, base context.Context) error {
 		case errors.Is(err, errShutDown):
 			continue // standing by keeps off by itself
 		case errors.Is(err, errSteppedDown):
+			sc.log.Info("stepped down as asked: leaving the scope to others for a while", "for", restAfterStepDown.String())
 			rest = restAfterStepDown
 		case errors.As(err, &fenced), errors.As(err, &deposed):
 			by := sc.fencedBy(ctx, err)
@@ -132,7 +136,7 @@ func (sc *scope) fencedBy(ctx context.Context, cause error) *FencedError {
 func (sc *scope) setTerm(t *term) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
-	sc.term = t
+	sc.term, sc.holder = t, ""
 }
 
 func (sc *scope) block(err error) {
@@ -259,12 +263,8 @@ func (sc *scope) lastOpened(ctx context.Context) (opening, error) {
 // opened which was read before the claim is still the last, and folds the log
 // up to and including it (P2). Nothing is served before that.
 func (sc *scope) open(ctx context.Context, last opening, claim epochkv.Claim) (*term, error) {
-	p, ahead := sc.follower.take()
-	if err := p.Stopped(); err != nil {
-		return nil, err
-	}
 	s := sc.svc
-	if by := ahead.live(p.State()); by > 0 {
+	if by := sc.follower.aheadBy(); by > 0 {
 		s.noteBehind(sc.log, time.Now().UTC().Add(by))
 	}
 	holder := s.cells.HolderID()
@@ -281,7 +281,7 @@ func (sc *scope) open(ctx context.Context, last opening, claim epochkv.Claim) (*
 	if err != nil {
 		return nil, fmt.Errorf("opening epoch %d: %w", claim.Epoch, err)
 	}
-	var stored time.Time
+	p, ahead, stored := sc.follower.takeAt(ctx, fence)
 	err = s.journal.Replay(ctx, sc.name, p.LastSeq()+1, fence, func(m journal.Message) error {
 		stored = m.Stored
 		return fold(p, ahead, m)
@@ -293,9 +293,6 @@ func (sc *scope) open(ctx context.Context, last opening, claim epochkv.Claim) (*
 		return nil, fmt.Errorf("folding the log up to our epoch %d: it ends in epoch %d", claim.Epoch, head.Epoch)
 	}
 	s.noteBehind(sc.log, stored.Add(ahead.live(p.State())))
-	if err := s.cells.Opened(sc.name, claim.Epoch); err != nil {
-		return nil, err
-	}
 	if n, recent := p.Skipped(); n > 0 {
 		sc.log.Error("events in the log do not count", "skipped", n, "last", recent[len(recent)-1].Why)
 	}

@@ -34,8 +34,6 @@ type Options struct {
 	// OnEvent, if set, is called with every event of the scopes this instance
 	// leads, after it was applied. It must not block.
 	OnEvent func(events.Event)
-	// OnLead, if set, is called when the service begins to lead a scope.
-	OnLead func(scope string, epoch uint64)
 }
 
 // Service is one instance: New it, Run it.
@@ -281,7 +279,9 @@ func (s *Service) announce() (err error) {
 
 // presenceOf asks whether anybody answers for a holder (E22).
 func (s *Service) presenceOf(ctx context.Context, holder string) (noResponders bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Heartbeat.Duration())
+	// A stopped process gives neither an answer nor "no responders": waiting a
+	// whole heartbeat for it would halve the pace of the quiet polls.
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Heartbeat.Duration()/4)
 	defer cancel()
 	_, err = s.nc.RequestWithContext(ctx, presenceSubject(holder), nil)
 	if errors.Is(err, nats.ErrNoResponders) {

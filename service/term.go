@@ -158,9 +158,7 @@ func (t *term) lead(ctx, base context.Context) error {
 	}
 	serving.Go(func() { t.applyDefinitionsFile(termCtx, stopServing) })
 	serving.Go(func() { t.sweep(termCtx, stopServing) })
-	if t.svc.opts.OnLead != nil {
-		t.svc.opts.OnLead(t.name, t.epoch)
-	}
+	serving.Go(t.persistEpoch)
 	go func() { // a deposal ends even an append that waits
 		select {
 		case <-t.ended:
@@ -169,6 +167,9 @@ func (t *term) lead(ctx, base context.Context) error {
 		}
 	}()
 	err = t.loop(termCtx, ctx)
+	if err == nil || errors.Is(err, errSteppedDown) {
+		api.linger(base)
+	}
 	t.end(err)
 	close(stopServing)
 	api.stop()
@@ -179,6 +180,14 @@ func (t *term) lead(ctx, base context.Context) error {
 	t.views.clear()
 	t.svc.cells.Drop(t.name)
 	return err
+}
+
+// persistEpoch makes a restart of this process know the epoch as its own (E3).
+// Nothing waits for it: a crash before it costs a successor's quiet polls.
+func (t *term) persistEpoch() {
+	if err := t.svc.cells.Opened(t.name, t.epoch); err != nil {
+		t.log.Warn("the epoch was not persisted; a restart will wait like a stranger", "error", err)
+	}
 }
 
 // loop is the scope's goroutine.
@@ -206,7 +215,7 @@ func (t *term) loop(termCtx, stopping context.Context) error {
 					batch = append(batch, request{command: leasecore.Shutdown{}, actor: operator("shutdown")})
 				}
 			case <-budget:
-				return fmt.Errorf("stopping: still in flight after %s; the scope is not released", t.svc.cfg.ShutdownTimeout)
+				return fmt.Errorf("stopping: still in flight after %s; the scope is not released, a successor waits its quiet polls", t.svc.cfg.ShutdownTimeout.Duration())
 			case <-t.ended:
 				timer.Stop()
 				return t.endWhy

@@ -3,14 +3,13 @@ package service
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/leasesvc/leasesvc/secret"
+	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/service/config"
 	"github.com/leasesvc/leasesvc/vault"
 )
@@ -31,28 +30,24 @@ type vaultConn struct {
 // newVaultConn makes a connection; back is called when its Vault works again
 // after an outage.
 func newVaultConn(name string, cfg config.Vault, log *slog.Logger, back func()) (*vaultConn, error) {
-	token := cfg.Token
-	if cfg.TokenEnv != "" {
-		token = secret.New(os.Getenv(cfg.TokenEnv))
-		if token.IsZero() {
-			return nil, fmt.Errorf("token_env: the environment has no %s", cfg.TokenEnv)
-		}
-	}
 	v := &vaultConn{name: name, cfg: cfg, log: log.With("vault", name), doubt: make(chan struct{}, 1)}
+	settings, from, err := vaultSettings(name, cfg, os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	from.tell(v.log)
+	// What is shown and counted with is what is in force.
+	v.cfg.Address, v.cfg.Timeout = settings.Address, events.FromDuration(settings.OpTimeout)
 	if cfg.GuardRole == "" {
 		v.unguarded = "no guard_role is configured"
 	}
-	var err error
-	v.client, err = vault.New(vault.Config{
-		Name: name, Address: cfg.Address, Namespace: cfg.Namespace, Token: token, TokenFile: cfg.TokenFile, GuardRole: cfg.GuardRole,
-		TLS:       vault.TLS{CACert: cfg.TLS.CA, ClientCert: cfg.TLS.Cert, ClientKey: cfg.TLS.Key, ServerName: cfg.TLS.ServerName, SkipVerify: cfg.TLS.SkipVerify},
-		OpTimeout: cfg.Timeout.Duration(), Logger: v.log,
-		OnCircuit: func(c vault.Circuit) {
-			if !c.Out {
-				back()
-			}
-		},
-	})
+	settings.Logger = v.log
+	settings.OnCircuit = func(c vault.Circuit) {
+		if !c.Out {
+			back()
+		}
+	}
+	v.client, err = vault.New(settings)
 	return v, err
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/leasesvc/leasesvc/events"
-	"github.com/leasesvc/leasesvc/secret"
 )
 
 // Config is a service file that was read and found right. Every path in it is
@@ -78,25 +77,13 @@ type TLS struct {
 	ServerName string
 	// SkipVerify accepts any certificate; for trying things out.
 	SkipVerify bool
+	// CAPEM is what CA would hold, CAPath a directory of such files; at most one
+	// of the three is set, and both only of a connection to Vault.
+	CAPEM, CAPath string
 }
 
 // SealKey says where the key is that seals values at rest; one of the two.
 type SealKey struct{ File, Env string }
-
-// Vault is a connection to Vault or OpenBao. Exactly one of the Token fields
-// is set.
-type Vault struct {
-	Address, Namespace  string
-	TokenFile, TokenEnv string
-	Token               secret.String
-	// GuardRole is the token role of guards; "": work without guards.
-	GuardRole string
-	// GuardTTL is how long a guard lives until it is extended.
-	GuardTTL events.Seconds
-	// Timeout bounds a single request.
-	Timeout events.Seconds
-	TLS     TLS
-}
 
 // Scope is what a scope needs to be led.
 type Scope struct {
@@ -135,6 +122,7 @@ func Parse(file string, src []byte) (*Config, error) {
 		d.failAt(Position{1, 1}, "", "the file is empty; needed: %s (see docs/configuration.md)", "nats, state_dir, seal_key, vaults, scopes")
 	} else {
 		c.shape().read(d, root, place{Position: Position{1, 1}})
+		c.settleVaults(d)
 	}
 	if err := inFileOrder(d.errs); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 const (
 	maxConsumers = 256
 	maxRequire   = 64
+	maxParams    = 64
 )
 
 func (defs *Definitions) shape(base *draft) shape {
@@ -61,6 +63,7 @@ func (l *draft) copy() *draft {
 	c := *l
 	c.def.Require = slices.Clone(l.def.Require)
 	c.def.Consumers = slices.Clone(l.def.Consumers)
+	c.def.Params = maps.Clone(l.def.Params)
 	if l.def.Verifier != nil {
 		v := *l.def.Verifier
 		c.def.Verifier = &v
@@ -75,6 +78,8 @@ func (l *draft) shape(defaults bool) shape {
 	fields := []field{
 		{name: "vault", shape: text{to: &def.Vault, what: "name of a Vault connection", check: l.checkVault}, def: "the only connection"},
 		{name: "kind", shape: choice[events.Kind]{&def.Kind, events.Kinds()}, def: "generic"},
+		{name: "method", shape: choice[string]{&def.Method, []string{"GET", "POST", "PUT"}}},
+		{name: "params", shape: l.params(), def: "{}"},
 		{name: "require", shape: l.require(), def: "[]"},
 		{name: "renew_at", shape: fraction{&def.RenewAt}, def: "0.5"},
 		{name: "fallback_ttl", shape: duration{&def.FallbackTTL, "1s", "87600h"}, def: "1h"},
@@ -89,6 +94,7 @@ func (l *draft) shape(defaults bool) shape {
 		{name: "leave_after", shape: duration{&def.LeaveAfter, "100ms", "24h"}, def: "60s"},
 	}
 	if !defaults {
+		fields = append(fields, field{name: "version", shape: integer{to: func(v int64) { def.Version = uint64(v) }, min: 1, max: math.MaxInt32}})
 		fields = slices.Insert(fields, 1, field{name: "path", shape: text{to: &def.Path, what: "Vault path", check: checkVaultPath, allowed: "a path in Vault, such as database/creds/orders"}, required: true})
 	}
 	return object{fields: fields, check: func(d *decoder, f *found) {
@@ -112,6 +118,7 @@ func (l *draft) finish(d *decoder, f *found) {
 			d.failAt(f.Position, f.key+".vault", "is missing, and is required where there is more than one Vault connection; known: %s", strings.Join(l.vaults, ", "))
 		}
 	}
+	l.finishRead(d, f)
 	slices.Sort(def.Require)
 	slices.SortFunc(def.Consumers, func(a, b events.Consumer) int { return cmp.Compare(a.Name, b.Name) })
 	if v := def.Verifier; v != nil && f.ok("kind", "require", "verifier") {
@@ -120,6 +127,25 @@ func (l *draft) finish(d *decoder, f *found) {
 				f.fail(d, []string{"verifier", "require", "kind"}, "the verifier's dsn uses {{%s}}, which a credential of kind %s need not have; add it to require, or set kind", key, def.Kind)
 			}
 		}
+	}
+}
+
+// finishRead settles how the path is read: with POST where there is something to
+// send, or a certificate to make, unless the file says otherwise. In the log GET
+// is the method that is not named.
+func (l *draft) finishRead(d *decoder, f *found) {
+	def := &l.def
+	if f.ok("version", "kind", "path") && def.Version > 0 && !(def.Kind == events.KindKV && strings.Contains(def.Path, "/data/")) {
+		f.fail(d, []string{"version"}, "only a secret of KV version 2 has versions (kind: kv, and a path such as secret/data/NAME)")
+	}
+	if f.ok("kind", "method", "params") && def.Kind == events.KindKV && (len(def.Params) > 0 || def.Method != "" && def.Method != "GET") {
+		f.fail(d, []string{"params", "method", "kind"}, "a secret of kind kv is read with GET and takes no parameters")
+	}
+	switch {
+	case def.Method == "GET":
+		def.Method = ""
+	case def.Method == "" && (def.Kind == events.KindPKI || len(def.Params) > 0):
+		def.Method = "POST"
 	}
 }
 

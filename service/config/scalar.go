@@ -71,7 +71,7 @@ func (text) children(func(string, field)) {}
 type confidential struct{ to *secret.String }
 
 func (c confidential) read(d *decoder, n *node, p place) {
-	if n.kind != scalar {
+	if n.kind != scalar || n.typ == pem {
 		d.fail(n, p, "%s where a text is expected", n.describe())
 		return
 	}
@@ -126,6 +126,20 @@ func (b boolean) read(d *decoder, n *node, p place) {
 
 func (boolean) typ() string                  { return "true or false" }
 func (boolean) children(func(string, field)) {}
+
+// either is true, false or left out.
+type either struct{ to **bool }
+
+func (e either) read(d *decoder, n *node, p place) {
+	var b bool
+	before := len(d.errs)
+	if (boolean{&b}).read(d, n, p); len(d.errs) == before {
+		*e.to = &b
+	}
+}
+
+func (either) typ() string                  { return "true or false" }
+func (either) children(func(string, field)) {}
 
 // choice is one of a few words.
 type choice[T ~string] struct {

@@ -1,10 +1,6 @@
 package config
 
-import (
-	"strings"
-
-	"github.com/leasesvc/leasesvc/events"
-)
+import "slices"
 
 // shape gives what may stand in a service file, reading into c.
 func (c *Config) shape() shape {
@@ -81,6 +77,8 @@ func (n *NATS) shape() shape {
 func (t *TLS) shape(keys ...string) shape {
 	all := map[string]field{
 		"ca":          {name: "ca", shape: path{&t.CA}},
+		"ca_pem":      {name: "ca_pem", shape: certificates{&t.CAPEM}},
+		"ca_path":     {name: "ca_path", shape: path{&t.CAPath}},
 		"cert":        {name: "cert", shape: path{&t.Cert}},
 		"key":         {name: "key", shape: path{&t.Key}},
 		"server_name": {name: "server_name", shape: text{to: &t.ServerName, what: "host name", check: checkPlain(1, 253)}},
@@ -90,7 +88,9 @@ func (t *TLS) shape(keys ...string) shape {
 		if f.has("cert") != f.has("key") {
 			f.fail(d, []string{"cert", "key"}, "cert and key come together")
 		}
-		if f.ok("skip_verify") && t.SkipVerify && (f.has("ca") || f.has("server_name")) {
+		authorities := []string{"ca", "ca_pem", "ca_path"}
+		f.exclusive(d, false, authorities...)
+		if f.ok("skip_verify") && t.SkipVerify && (slices.ContainsFunc(authorities, f.has) || f.has("server_name")) {
 			f.fail(d, []string{"skip_verify"}, "skip_verify accepts any certificate, so ca and server_name would mean nothing; leave one or the other out")
 		}
 	}}
@@ -105,30 +105,6 @@ func (k *SealKey) shape() shape {
 		{name: "file", shape: path{&k.File}},
 		{name: "env", shape: variable(&k.Env)},
 	}, check: func(d *decoder, f *found) { f.exclusive(d, true, "file", "env") }}
-}
-
-func (c *Config) vault(name string) shape {
-	v := Vault{GuardRole: "leasesvc", GuardTTL: events.WholeSeconds(60), Timeout: events.WholeSeconds(10)}
-	return object{fields: []field{
-		{name: "address", shape: text{to: &v.Address, what: "URL", check: checkVaultAddress, allowed: "https://host:8200 or http://host:8200"}, required: true},
-		{name: "namespace", shape: text{to: &v.Namespace, check: checkPlain(0, 512)}, def: `""`},
-		{name: "token_file", shape: path{&v.TokenFile}},
-		{name: "token_env", shape: variable(&v.TokenEnv)},
-		{name: "token", shape: confidential{&v.Token}},
-		{name: "guard_role", shape: text{to: &v.GuardRole, check: checkPlain(0, 128)}, def: "leasesvc"},
-		{name: "guard_ttl", shape: duration{&v.GuardTTL, "1s", "1h"}, def: "60s"},
-		{name: "timeout", shape: duration{&v.Timeout, "100ms", "5m"}, def: "10s"},
-		{name: "tls", shape: v.TLS.shape("ca", "cert", "key", "server_name", "skip_verify")},
-	}, check: func(d *decoder, f *found) {
-		f.exclusive(d, true, "token_file", "token_env", "token")
-		if f.has("tls") && f.ok("address") && strings.HasPrefix(v.Address, "http://") {
-			f.fail(d, []string{"tls"}, "stands beside an address without TLS; write https:// in address, or leave tls out")
-		}
-		if f.ok("guard_ttl", "timeout") && v.GuardRole != "" && v.GuardTTL.Cmp(v.Timeout) <= 0 {
-			f.fail(d, []string{"guard_ttl", "timeout"}, "guard_ttl must be longer than timeout: a guard has to outlive the read it guards")
-		}
-		c.Vaults[name] = v
-	}}
 }
 
 func (c *Config) scope(name string) shape {

@@ -81,6 +81,8 @@ func (n *node) describe() string {
 		return "a text"
 	case n.isBool():
 		return "a truth value"
+	case n.typ == pem:
+		return "a certificate"
 	default:
 		return "a number"
 	}

@@ -29,6 +29,7 @@ const (
 	quotedText                   // a text with quotes, or after | or >
 	number
 	truth // true or false
+	pem   // certificates, the one text that may have lines
 )
 
 // node is a value in a file. The shapes read this tree and not the library's,
@@ -143,9 +144,18 @@ func (b *builder) scalar(n *yaml.Node, made *node, before Position) {
 		}
 	}
 	made.kind, made.text = scalar, n.Value
+	if isPEM(n.Value) {
+		made.typ = pem
+		return
+	}
 	if strings.ContainsFunc(n.Value, isControl) {
 		b.refuse(n, `a text with a line break, tab or control character in it, which no key takes; write it on one line, or over several after ">-", which joins them with spaces`)
 	}
+}
+
+// isPEM tells whether a text is a certificate over several lines.
+func isPEM(text string) bool {
+	return strings.HasPrefix(text, "-----BEGIN CERTIFICATE-----\n") && !strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && isControl(r) })
 }
 
 // mapping fills in the entries. The names are those that stand in the file.
