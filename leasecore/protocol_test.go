@@ -9,7 +9,32 @@ import (
 	"github.com/leasesvc/leasesvc/leasecore"
 )
 
-// The rules of the protocol that live in the core: P5 to P8 and P12 to P15.
+// The rules of the protocol that live in the core: P2, P5 to P8, P12 to P15.
+
+// TestP2_DecidedFromTheWholeLog: what landed just before our opening is in the
+// state that we decide from; a decision from less is none that fits the log.
+func TestP2_DecidedFromTheWholeLog(t *testing.T) {
+	w := underway(t, consumed)
+	w.rotate()
+	w.offer(2)
+	stale := leasecore.NewState("prod") // a standby's, before the last answer
+	for i := range w.log {
+		if err := stale.Apply(&w.log[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says(t, w.do(w.answer("A", true)), "prepared/2 installed/2")
+	says(t, w.takeOver(), "") // the whole log: nothing is rolled back
+	w.active(2)
+	if err := stale.Apply(&w.log[len(w.log)-1]); err != nil { // our opening, without what came before it
+		t.Fatal(err)
+	}
+	evs, err := leasecore.Decide(leasecore.NewDraft(stale), leasecore.At{Now: w.now, ID: "x"}, leasecore.Tick{Name: orders})
+	if err != nil || said(evs) != "rollback-started/2" {
+		t.Fatalf("the story shows nothing: %s, %v", said(evs), err)
+	}
+	w.inconsistent(2, evs[0].Data)
+}
 
 // TestP5_NothingBeforeTheGuardIsExtended: neither a login of ours nor anybody's
 // is asked for; then both, in this order.

@@ -96,7 +96,7 @@ func TestL50_AResetForgetsWithoutRevoking(t *testing.T) {
 func TestL51_AdoptedIsTrackedThenHandedOver(t *testing.T) {
 	w := underway(t, consumed)
 	a := adoption(w, "X")
-	a.Lease++
+	a.Lease-- // its values would be under another lease's number
 	w.refuses(a, leasecore.ErrNumber)
 	a = adoption(w, "X")
 	a.Adopted.Keys = []string{"username"}

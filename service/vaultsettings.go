@@ -1,15 +1,12 @@
 package service
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/secret"
 	"github.com/leasesvc/leasesvc/service/config"
 	"github.com/leasesvc/leasesvc/vault"
@@ -133,32 +130,3 @@ func used(o vault.Overrides) []string {
 	}
 	return slices.Sorted(maps.Keys(set))
 }
-
-// readOptionsOf says how a definition's path is read: a KV mount of version 2
-// and a static role are told by Vault's own paths.
-func readOptionsOf(def *events.Definition, path string) vault.ReadOptions {
-	if def == nil {
-		return vault.ReadOptions{}
-	}
-	opts := vault.ReadOptions{
-		KVv2:       def.Kind == events.KindKV && strings.Contains(path, "/data/"),
-		PKI:        def.Kind == events.KindPKI,
-		StaticRole: strings.Contains(path, "/static-creds/"),
-		Method:     def.Method,
-	}
-	if opts.KVv2 {
-		opts.Version = int64(def.Version)
-	}
-	if len(def.Params) > 0 {
-		opts.Params = make(map[string]any, len(def.Params))
-		for k, v := range def.Params {
-			opts.Params[k] = v
-		}
-	}
-	return opts
-}
-
-var errNoAnswerInTime = errors.New("no answer in time")
-
-// answered bounds how long a question of the doctor may take.
-const answered = 5 * time.Second
