@@ -115,8 +115,14 @@ func (w *world) run(d *datadriven.TestData) string {
 	num := func(key string) uint64 {
 		switch n := w.state.Name(name); arg(key, "") {
 		case "asked": // the n of the hand-over in flight
+			if n == nil || n.Handover == nil {
+				d.Fatalf(w.t, "no hand-over of %s is in flight", name)
+			}
 			return n.Handover.N
 		case "told": // the n of the last commit or roll back
+			if n == nil {
+				d.Fatalf(w.t, "there is no name %s", name)
+			}
 			return n.N
 		}
 		v, err := strconv.ParseUint(arg(key, "0"), 10, 64)
@@ -129,7 +135,7 @@ func (w *world) run(d *datadriven.TestData) string {
 	if d.HasArg("err") {
 		failed = &leasecore.Failed{
 			Failure: events.Failure{Kind: arg("err", ""), Message: "it went wrong"},
-			Refused: d.HasArg("refused"), Gone: d.HasArg("gone"),
+			Refused: d.HasArg("refused"), Gone: d.HasArg("gone"), RetryAfter: events.MustSeconds(arg("retry-after", "0")).Duration(),
 		}
 	}
 	var cmd leasecore.Command
@@ -150,19 +156,20 @@ func (w *world) run(d *datadriven.TestData) string {
 		grant := &events.Acquired{
 			LeaseID: arg("id", ""), TTL: events.MustSeconds(arg("ttl", "0")), Renewable: d.HasArg("renewable"), SentAt: w.now,
 			Guard: arg("guard", ""), Keys: strings.Split(arg("keys", "password+username"), "+"), Fingerprint: arg("fp", "f"+arg("id", "")),
+			RereadIn: events.MustSeconds(arg("reread-in", "0")),
 		}
 		if grant.Guard != "" {
 			grant.GuardTTL = events.WholeSeconds(60)
 		}
-		cmd = leasecore.AcquireDone{Name: name, Lease: num("lease"), Grant: grant, Err: failed, Guard: arg("guard", "")}
+		cmd = leasecore.AcquireDone{Name: name, Lease: num("lease"), Grant: grant, Err: failed, LeaseID: arg("id", ""), Guard: arg("guard", "")}
 	case "extended":
 		cmd = leasecore.ExtendDone{Name: name, Lease: num("lease"), Granted: events.MustSeconds(arg("ttl", "3600")), SentAt: w.now, Err: failed}
 	case "verified":
 		cmd = leasecore.VerifyDone{Name: name, Lease: num("lease"), Verifier: "postgresql", Err: failed}
 	case "register":
 		cmd = leasecore.Register{Name: name, Registration: events.Registered{
-			Consumer: "api", Instance: arg("instance", "i1"), Incarnation: arg("inc", "A"), Replaces: arg("replaces", ""), Key: "UAPI",
-		}}
+			Consumer: arg("consumer", "api"), Instance: arg("instance", "i1"), Incarnation: arg("inc", "A"), Replaces: arg("replaces", ""), Key: arg("key", "UAPI"),
+		}, Insecure: d.HasArg("insecure")}
 	case "leave":
 		cmd = leasecore.Leave{Name: name, Incarnation: arg("inc", "A"), Reason: events.LeftByItself}
 	case "answer":
@@ -170,17 +177,37 @@ func (w *world) run(d *datadriven.TestData) string {
 	case "confirm":
 		w.state.Confirm(name, arg("inc", "A"), num("n"))
 	case "renewed":
-		cmd = leasecore.RenewDone{Name: name, Lease: num("lease"), Renewed: &events.Renewed{
-			TTL: events.MustSeconds(arg("ttl", "60")), Renewable: true, SentAt: w.now, GuardTTL: events.MustSeconds(arg("guard-ttl", "0")),
+		cmd = leasecore.RenewDone{Name: name, Lease: num("lease"), Anew: d.HasArg("anew"), Renewed: &events.Renewed{
+			TTL: events.MustSeconds(arg("ttl", "60")), Renewable: !d.HasArg("not-renewable"), SentAt: w.now, GuardTTL: events.MustSeconds(arg("guard-ttl", "0")),
 		}, Err: failed}
 	case "revoked":
 		cmd = leasecore.RevokeDone{Name: name, Lease: num("lease"), Gone: d.HasArg("gone"), Err: failed}
+	case "story":
+		return fmt.Sprintf("%s, in flight: %t\n", w.state.Story(name, w.now), w.state.Name(name) != nil && w.state.Name(name).InFlight())
+	case "draining":
+		w.draining = !d.HasArg("off")
+	case "polled": // what the secret's own clock says
+		w.state.Polled(name, w.now, d.HasArg("failed"), events.MustSeconds(arg("reread-in", "0")).Duration())
+	case "changed":
+		w.state.Polled(name, w.now, false, events.MustSeconds(arg("reread-in", "0")).Duration())
+		cmd = leasecore.PollDone{Name: name, Lease: num("lease"), Fingerprint: arg("fp", "")}
+	case "installed":
+		w.state.Installed(name, w.now)
+	case "adopt":
+		cmd = leasecore.Adopt{Name: name, Lease: num("lease"), Adopted: events.Adopted{Acquired: events.Acquired{
+			LeaseID: arg("id", ""), TTL: events.MustSeconds(arg("ttl", "0")), Renewable: d.HasArg("renewable"), SentAt: w.now,
+			Keys: strings.Split(arg("keys", "password+username"), "+"), Fingerprint: arg("fp", "f"+arg("id", "")),
+		}}}
+	case "reissue":
+		cmd = leasecore.Reissue{}
+	case "shutdown":
+		cmd = leasecore.Shutdown{}
 	case "rotate":
 		cmd = leasecore.Rotate{Name: name}
 	case "revoke":
 		cmd = leasecore.RevokeActive{Name: name}
 	case "release":
-		cmd = leasecore.Release{Holder: arg("holder", "a")}
+		cmd = leasecore.Release{Holder: arg("holder", "a"), Shutdown: d.HasArg("shutdown")}
 	default:
 		d.Fatalf(w.t, "unknown command %s", d.Cmd)
 	}
@@ -189,9 +216,13 @@ func (w *world) run(d *datadriven.TestData) string {
 			fmt.Fprintf(&out, "refused: %v\n", err)
 		}
 	}
+	atOnce := len(w.log)
 	w.settle()
-	for i := range w.log[before:] {
-		fmt.Fprintln(&out, w.describe(&w.log[before+i]))
+	for i := before; i < len(w.log); i++ {
+		if i == atOnce && cmd != nil {
+			out.WriteString("and at the next look:\n") // not decided with the command itself
+		}
+		fmt.Fprintln(&out, w.describe(&w.log[i]))
 	}
 	for _, n := range w.state.SortedNames() {
 		for _, e := range w.state.Owed(n, w.now) {
@@ -225,6 +256,16 @@ func (w *world) define(d *datadriven.TestData, revision uint64, arg func(string,
 				def.Verifier = &events.Verifier{Kind: "postgresql", DSN: "x", Timeout: events.WholeSeconds(5)}
 			case "consumer":
 				def.Consumers = append(def.Consumers, events.Consumer{Name: "api", Key: "UAPI"})
+			case "good-for":
+				def.GoodFor = events.MustSeconds(value)
+			case "poll":
+				def.Poll = events.MustSeconds(value)
+			case "per-hour":
+				if _, err := fmt.Sscan(value, &def.AcquisitionsPerHour); err != nil {
+					d.Fatalf(w.t, "%v", err)
+				}
+			case "vault":
+				def.Vault = value
 			case "retire-after":
 				def.RetireAfter = events.MustSeconds(value)
 			default:
@@ -233,5 +274,5 @@ func (w *world) define(d *datadriven.TestData, revision uint64, arg func(string,
 		}
 		defs[fields[0]] = def
 	}
-	return leasecore.ApplyDefinitions{Revision: revision, Digest: arg("digest", fmt.Sprint("d", revision)), Definitions: defs}
+	return leasecore.ApplyDefinitions{Insecure: d.HasArg("insecure"), Revision: revision, Digest: arg("digest", fmt.Sprint("d", revision)), Definitions: defs}
 }
