@@ -19,12 +19,16 @@ func (c *Cells) Release(ctx context.Context, scope string) error {
 	c.mu.Lock()
 	epoch, held := c.leases[scope]
 	delete(c.leases, scope)
-	me := c.me
+	holds := c.me != nil
+	var me holding
+	if holds {
+		me = *c.me // a copy: the heartbeat goes on moving the token
+	}
 	c.mu.Unlock()
-	if !held || me == nil {
+	if !held || !holds {
 		return nil
 	}
-	cell := c.scopeCell(*me)
+	cell := c.scopeCell(me)
 	cell.Released, cell.Epoch = true, epoch
 	err := c.release(ctx, scope, epoch, cell)
 	if err != nil {
