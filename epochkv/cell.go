@@ -81,7 +81,7 @@ func decodeCell(key string, data []byte, v any) error {
 		return fmt.Errorf("key %s: %w: another product may be writing under the same names", key, ErrForeignCell)
 	}
 	if err := json.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("key %s: %w: %v", key, ErrForeignCell, err)
+		return fmt.Errorf("key %s: %w: %w", key, ErrForeignCell, err)
 	}
 	return nil
 }

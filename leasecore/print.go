@@ -23,12 +23,12 @@ func (s *State) Print() string {
 	}
 	b.WriteByte('\n')
 	for _, name := range s.SortedNames() {
-		s.names[name].print(&b)
+		s.names[name].write(&b)
 	}
 	return b.String()
 }
 
-func (n *Name) print(b *strings.Builder) {
+func (n *Name) write(b *strings.Builder) {
 	fmt.Fprintf(b, "%s active=%d candidate=%d n=%d", n.Name, n.Active, n.Candidate, n.N)
 	if n.Definition == nil {
 		b.WriteString(" removed")
@@ -49,7 +49,7 @@ func (n *Name) print(b *strings.Builder) {
 	}
 	b.WriteByte('\n')
 	for i := range n.Leases {
-		n.Leases[i].print(b)
+		n.Leases[i].write(b)
 	}
 	if h := n.Handover; h != nil {
 		fmt.Fprintf(b, "  handover n=%d lease=%d epoch=%d until=%s", h.N, h.Lease, h.Epoch, stamp(h.Started.Add(h.Budget)))
@@ -69,7 +69,7 @@ func (n *Name) print(b *strings.Builder) {
 	}
 }
 
-func (l *Lease) print(b *strings.Builder) {
+func (l *Lease) write(b *strings.Builder) {
 	fmt.Fprintf(b, "  lease %d %s id=%q guard=%q epoch=%d reason=%s", l.No, l.State, l.LeaseID, l.Guard, l.Epoch, l.Reason)
 	if end, ends := l.Expires(); ends && l.State != Requested {
 		fmt.Fprintf(b, " expires=%s", stamp(end))

@@ -110,7 +110,7 @@ func (d *demo) prepare(ctx context.Context, c devCmd) error {
 	if err := d.startVault(ctx); err != nil {
 		return err
 	}
-	listen, err := freeListen(c.Listen)
+	listen, err := freeListen(ctx, c.Listen)
 	if err != nil {
 		return err
 	}
@@ -201,14 +201,15 @@ func (d *demo) startVault(ctx context.Context) error {
 }
 
 // freeListen gives the address, or one with a free port where that is taken.
-func freeListen(want string) (string, error) {
-	l, err := net.Listen("tcp", want)
+func freeListen(ctx context.Context, want string) (string, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", want)
 	if err != nil {
 		host, _, serr := net.SplitHostPort(want)
 		if serr != nil {
 			return "", serr
 		}
-		if l, err = net.Listen("tcp", net.JoinHostPort(host, "0")); err != nil {
+		if l, err = lc.Listen(ctx, "tcp", net.JoinHostPort(host, "0")); err != nil {
 			return "", err
 		}
 	}

@@ -8,10 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasesvc/leasesvc/events"
-	"github.com/leasesvc/leasesvc/internal/natstest"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/internal/natstest"
 )
 
 // BenchmarkAppend measures the fenced append of batches beside the same batches

@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasesvc/leasesvc/events"
-	"github.com/leasesvc/leasesvc/internal/natstest"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
+
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/internal/natstest"
 )
 
 // process stands in for a test, so that the servers are started once and live

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/leasesvc/leasesvc/events"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/leasesvc/leasesvc/events"
 )
 
 // Opened is a scope's last opened event.

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leasesvc/leasesvc/events"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/leasesvc/leasesvc/events"
 )
 
 // Message is one message of the log as it is stored.

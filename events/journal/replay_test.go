@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasesvc/leasesvc/events"
 	"pgregory.net/rapid"
+
+	"github.com/leasesvc/leasesvc/events"
 )
 
 func TestReplayGivesWhatWasAppended(t *testing.T) {
@@ -149,10 +150,10 @@ func TestFollowSkipsAndRepeatsNothing(t *testing.T) {
 			})
 		}()
 		for i := range 60 {
-			switch {
-			case i%20 == 7:
+			switch i % 20 {
+			case 7:
 				px.cutAll()
-			case i%20 == 15: // one message is lost and the connection stays
+			case 15: // one message is lost and the connection stays
 				once := false
 				px.set(func(subject string) verdict {
 					if !once && len(subject) > 8 && subject[:8] == "lease.s." {

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/leasesvc/leasesvc/events"
 	"github.com/nats-io/nats.go"
+
+	"github.com/leasesvc/leasesvc/events"
 )
 
 // What ends a wait without an answer of the stream.

@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/leasesvc/leasesvc/events"
 	"github.com/nats-io/nats.go"
+
+	"github.com/leasesvc/leasesvc/events"
 )
 
 // sealer makes the messages of one append, each when it is asked for the first

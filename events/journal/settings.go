@@ -7,8 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasesvc/leasesvc/events"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/leasesvc/leasesvc/events"
 )
 
 // DefaultStream is the stream's name unless configured otherwise.

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/leasesvc/leasesvc/events"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/leasesvc/leasesvc/events"
 )
 
 // settle finds out whether evs are in the log (P4). Nothing else is decided

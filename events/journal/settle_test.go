@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasesvc/leasesvc/events"
 	"github.com/nats-io/nats.go"
+
+	"github.com/leasesvc/leasesvc/events"
 )
 
 // impatient waits a short time for an answer, since these tests lose many.

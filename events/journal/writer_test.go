@@ -11,10 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasesvc/leasesvc/events"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/leasesvc/leasesvc/events"
 
 	"github.com/leasesvc/leasesvc/internal/natstest"
 )

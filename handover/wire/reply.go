@@ -118,7 +118,10 @@ func Reason(err error, values Values, public string) string {
 }
 
 func jsonText(s string) string {
-	b, _ := json.Marshal(s)
+	b, err := json.Marshal(s)
+	if err != nil {
+		return s // it does not happen: a text is always JSON
+	}
 	return strings.Trim(string(b), `"`)
 }
 

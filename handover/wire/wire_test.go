@@ -27,16 +27,13 @@ const (
 // aXKey is a public curve key from a fixed seed.
 func aXKey(t testing.TB) string {
 	t.Helper()
-	pair, err := nkeys.CreateCurveKeysWithRand(bytes.NewReader(bytes.Repeat([]byte{7}, 64)))
-	if err != nil {
-		t.Fatal(err)
-	}
 	seed := bytes.Repeat([]byte{7}, 32)
 	text, err := nkeys.EncodeSeed(nkeys.PrefixByteCurve, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pair, err = nkeys.FromCurveSeed(text); err != nil {
+	pair, err := nkeys.FromCurveSeed(text)
+	if err != nil {
 		t.Fatal(err)
 	}
 	public, err := pair.PublicKey()
