@@ -136,7 +136,7 @@ func (s *Service) followAll(ctx context.Context) error {
 			next = m.Seq + 1
 			scope, _, _, err := events.ParseSubject(m.Subject)
 			if err != nil {
-				return nil //nolint:nilerr // somebody else's message: no scope of ours
+				return nil // somebody else wrote it: no scope of ours
 			}
 			if sc := s.scopes[scope]; sc != nil {
 				sc.follower.feed(m)
