@@ -86,6 +86,14 @@ bench: ## all benchmarks, each beside the raw engine it is compared with
 bench-short: ## every benchmark once or a few times: that they run, not what they say
 	go test -run '^$$' -bench . -benchmem -benchtime 50ms -timeout 10m -p 1 $(PKG)
 
+.PHONY: bench-failover
+bench-failover: ## how long a scope is without a holder: 30 takeovers of each kind on 3 NATS servers, into bench/out/failover.json (half an hour)
+	go test ./bench/failover -count 1 -v -timeout 90m -failover.rounds 30 -failover.servers 5 -failover.out $(CURDIR)/bench/out/failover.json
+
+.PHONY: cluster-long
+cluster-long: ## kills, lost answers, stale appends and linearizability on 3 NATS servers, in full (half an hour)
+	go test ./itest/cluster -count 1 -v -timeout 90m -cluster.kills 100 -cluster.appends 1000 -cluster.stale 1000000 -cluster.runs 30
+
 .PHONY: fuzz-short
 fuzz-short: ## every fuzz test for $FUZZ_TIME (10s)
 	scripts/fuzz-short $(FUZZ_TIME)
@@ -99,7 +107,11 @@ sim: ## the simulator's short run: 20,000 schedules, every fault in every phase 
 
 .PHONY: sim-long
 sim-long: ## a million schedules (an hour)
-	go test ./sim -count 1 -run TestSim -timeout 3h -v -schedules 1000000
+	go test ./sim -count 1 -run TestSim -timeout 6h -v -schedules 1000000
+
+.PHONY: sim-mutants
+sim-mutants: ## plant faults in the simulator and in the core: each must be caught by the short run
+	go test -tags mutants ./sim -count 1 -run Mutants -timeout 30m -v
 
 MUTATE_ARGS ?=
 

@@ -61,6 +61,9 @@ type Opened struct {
 	SealKey string `json:"seal_key"`
 	// StreamCreated tells this stream from a recreated or restored one.
 	StreamCreated time.Time `json:"stream_created"`
+	// Overlap is how long the holder before, if it was deposed and does not know
+	// it yet, may go on answering readers.
+	Overlap Seconds `json:"overlap_s,omitzero"`
 }
 
 // Released ends an epoch in good order.

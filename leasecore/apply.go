@@ -38,7 +38,7 @@ func apply(t target, e *events.Event) error {
 func applyOpened(t target, e *events.Event, d *events.Opened) {
 	h := t.head()
 	if e.Epoch != h.Epoch {
-		h.OpenedAt, h.Began = e.Time, e.Seq
+		h.OpenedAt, h.Began, h.Overlap = e.Time, e.Seq, d.Overlap.Duration()
 		t.forgetConfirmations()
 	}
 	h.Epoch, h.Fence, h.Holder, h.Released, h.Shutdown = e.Epoch, e.Seq, d.Holder, false, false
@@ -54,7 +54,9 @@ func applyDefinition(t target, e *events.Event, d *events.Applied) {
 	if n == nil {
 		n = t.create(e.Name)
 	}
+	n.PromisedFor = 0
 	if old := n.Definition; old != nil && d.Definition != nil && d.Definition.GoodFor.Cmp(old.GoodFor) < 0 {
+		n.PromisedFor = old.GoodFor.Duration()
 		if until := e.Time.Add(old.GoodFor.Duration()); until.After(n.PromisedUntil) {
 			n.PromisedUntil = until
 		}

@@ -232,6 +232,7 @@ type Name struct {
 	// PromisedUntil is when the promises end that were made under an earlier
 	// definition, where that one promised readers more.
 	PromisedUntil time.Time
+	PromisedFor   time.Duration
 	// Spent is when the budget of acquisitions would be whole again if nothing
 	// more was acquired (C34).
 	Spent time.Time

@@ -20,6 +20,9 @@ type Head struct {
 	// a reopening moves neither.
 	OpenedAt time.Time
 	Began    uint64
+	// Overlap is how long after OpenedAt a deposed holder may still answer
+	// readers.
+	Overlap time.Duration
 	// LastSeq is the sequence of the last applied event.
 	LastSeq uint64
 	// LastLease is the highest lease number given out.
@@ -49,6 +52,9 @@ type State struct {
 	// installed holds, per name, when this holder knew its last commit to be in
 	// the log: until then readers were still promised the lease before.
 	installed map[string]time.Time
+	// redefined holds, per name, until when the promises last that were made
+	// before a definition with a lower good_for was known to be in the log.
+	redefined map[string]time.Time
 	// back holds, per Vault connection, when it was last seen to be back after
 	// an outage. It is memory as well.
 	back map[string]time.Time
@@ -78,7 +84,7 @@ type owner struct {
 func NewState(scope string) *State {
 	return &State{
 		Head: Head{Scope: scope}, names: map[string]*Name{}, confirmed: map[confirmation]uint64{},
-		polled: map[string]polled{}, installed: map[string]time.Time{}, back: map[string]time.Time{}, owners: map[leaseID][]owner{},
+		polled: map[string]polled{}, installed: map[string]time.Time{}, back: map[string]time.Time{}, redefined: map[string]time.Time{}, owners: map[leaseID][]owner{},
 	}
 }
 
@@ -137,6 +143,7 @@ func (s *State) drop(name string) {
 	delete(s.names, name)
 	delete(s.polled, name)
 	delete(s.installed, name)
+	delete(s.redefined, name)
 }
 func (s *State) forgetConfirmations() { clear(s.confirmed) }
 func (s *State) forgetIncarnation(name, incarnation string) {
@@ -165,6 +172,14 @@ func (s *State) overdue(vault string, r events.Retry, now time.Time) bool {
 	return s.back[vault].After(failed)
 }
 
+// Redefined remembers when a definition of this holder was known to be in the
+// log: until then readers were promised what the one before said.
+func (s *State) Redefined(name string, at time.Time) {
+	if n := s.names[name]; n != nil && n.PromisedFor > 0 {
+		s.redefined[name] = at.Add(n.PromisedFor)
+	}
+}
+
 // promised gives when the last promise of a replaced lease ends: good_for after
 // readers began to see its successor. Readers of an earlier holder saw it at the
 // latest when our epoch began.
@@ -176,7 +191,13 @@ func (s *State) promised(n *Name, l *Lease) time.Time {
 	if l.GateN < s.Began && s.OpenedAt.After(since) {
 		since = s.OpenedAt
 	}
-	return since.Add(l.GoodFor)
+	if until := s.OpenedAt.Add(s.Overlap); s.Overlap > 0 && until.After(since) {
+		since = until
+	}
+	if end := since.Add(l.GoodFor); end.After(s.redefined[n.Name]) {
+		return end
+	}
+	return s.redefined[n.Name]
 }
 
 // Polled remembers a reading of a secret without lease, which failed or not, and

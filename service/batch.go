@@ -199,8 +199,11 @@ func (t *term) apply(e *events.Event) error {
 	if err := t.projection.Adopt(e); err != nil {
 		return err
 	}
-	if e.Type() == events.TypeInstalled {
+	switch e.Type() {
+	case events.TypeInstalled:
 		t.projection.State().Installed(e.Name, t.svc.clock.Now())
+	case events.TypeApplied:
+		t.projection.State().Redefined(e.Name, t.svc.clock.Now())
 	}
 	t.lastSeq.Store(e.Seq)
 	t.names.Store(int64(t.projection.State().Len()))

@@ -272,6 +272,9 @@ func (sc *scope) open(ctx context.Context, last opening, claim epochkv.Claim) (*
 		ID: newID(), Scope: sc.name, Name: events.EpochName, Epoch: claim.Epoch, Time: s.clock.Now(), Actor: events.Service(holder),
 		Data: &events.Opened{Holder: holder, How: string(claim.How), Attempt: newID(), SealKey: s.keys.ID(), StreamCreated: s.journal.Created().UTC()},
 	}
+	if claim.How == epochkv.HowQuiet { // it may have been deposed in error (E22)
+		ev.Data.(*events.Opened).Overlap = events.FromDuration(s.cells.QuietWindow())
+	}
 	chain := events.NewChain(s.keys.MACKey())
 	payload, err := chain.Seal(&ev)
 	if err != nil {
