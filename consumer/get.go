@@ -11,6 +11,10 @@ import (
 	"github.com/leasesvc/leasesvc/handover/wire"
 )
 
+// getAttempt is how long one request waits: a cluster may lose one on its way to
+// a holder that is just leaving, and nobody is told. Asking again costs little.
+const getAttempt = 500 * time.Millisecond
+
 // getTimeout bounds a Get whose context has no deadline.
 const getTimeout = 10 * time.Second
 
@@ -36,7 +40,9 @@ func (c *Client) Get(ctx context.Context, name string, keys ...string) (Credenti
 	}
 	again := pace{first: 100 * time.Millisecond, last: time.Second}
 	for {
-		cred, err := c.getOnce(ctx, name, keys)
+		attempt, cancel := context.WithTimeout(ctx, getAttempt)
+		cred, err := c.getOnce(attempt, name, keys)
+		cancel()
 		if err == nil || !errors.Is(err, ErrUnavailable) {
 			return cred, err
 		}

@@ -186,6 +186,7 @@ var (
 	ErrSameRevision = errors.New("the revision is in force with other content")
 	ErrNotAConsumer = errors.New("the definition does not name this consumer")
 	ErrMismatch     = errors.New("another incarnation of this instance is registered")
+	ErrDefect       = errors.New("this is a defect of leasesvc, please report it")
 	ErrStale        = errors.New("it answers something that is over")
 	ErrUnfit        = errors.New("it can't be taken over")
 	ErrLeaving      = errors.New("the scope is being given to another holder")

@@ -54,7 +54,7 @@ func (w *decision) emit(name string, lease uint64, data events.Data) {
 		Time: w.at.Now.UTC(), Cause: w.at.Cause, Actor: w.at.Actor, Data: data,
 	}
 	if err := apply(w.Draft, &e); err != nil {
-		w.broken = fmt.Errorf("deciding: %w", err)
+		w.broken = fmt.Errorf("%w: deciding: %w", ErrDefect, err)
 		return
 	}
 	w.out = append(w.out, e)

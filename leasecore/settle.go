@@ -9,21 +9,28 @@ import (
 	"github.com/leasesvc/leasesvc/events"
 )
 
-// settleSteps bounds how many events one look at a name may give: each step
-// moves a lease on, and a name has few.
-const settleSteps = 64
+// settleSteps and settleStepsPerLease bound how many events one look at a name
+// may give: each step moves a lease on, and a lease has few left to go.
+const (
+	settleSteps         = 64
+	settleStepsPerLease = 4
+)
 
 // settle decides all that a name owes at this time without anybody's answer.
 // Recovery is this function too: what a takeover finds in flight is a state
 // like any other.
 func (w *decision) settle(name string) {
-	for range settleSteps {
+	steps := settleSteps
+	if n := w.Name(name); n != nil {
+		steps += settleStepsPerLease * len(n.Leases)
+	}
+	for range steps {
 		n := w.Name(name)
 		if n == nil || w.broken != nil || !w.step(n) {
 			return
 		}
 	}
-	w.broken = fmt.Errorf("deciding %s: it does not settle", name)
+	w.broken = fmt.Errorf("%w: deciding %s: it does not settle", ErrDefect, name)
 }
 
 // step decides one event, the most urgent; false: nothing is owed.

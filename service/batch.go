@@ -254,7 +254,7 @@ func (t *term) settle(batch []request, results []decided) {
 		if tick, ok := r.command.(leasecore.Tick); ok {
 			touched[tick.Name] = true
 		}
-		if errors.Is(results[i].err, errPanicked) {
+		if errors.Is(results[i].err, errPanicked) || errors.Is(results[i].err, leasecore.ErrDefect) {
 			for name := range touched {
 				panicked[name] = true
 			}

@@ -72,7 +72,7 @@ func (e *endpoints) got(ctx context.Context, r micro.Request) ([]byte, error) {
 		return nil, wire.Refusal{Code: wire.CodeMalformed, Message: err.Error()}
 	}
 	t, name := e.term, nameOf(r)
-	if err := t.svc.cells.FreshEnough(time.Now()); err != nil {
+	if t.over() || t.svc.cells.FreshEnough(time.Now()) != nil {
 		return nil, errNotLeading // what we see may be over (E21)
 	}
 	v, now := t.views.get(name), t.svc.clock.Now()
@@ -172,6 +172,9 @@ func (e *endpoints) registered(ctx context.Context, r micro.Request) ([]byte, er
 		return nil, err
 	}
 	t := e.term
+	if t.over() {
+		return nil, errNotLeading
+	}
 	if v := t.views.get(signed.Name); v == nil || v.definition == nil {
 		return nil, leasecore.ErrUnknownName
 	}

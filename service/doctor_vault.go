@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/vault"
 )
 
@@ -173,15 +172,9 @@ func (x *exam) guards(ctx context.Context, about string, client *vault.Client, r
 	}
 }
 
-// access is a path that definitions read, and which.
-type access struct {
-	vault.Access
-	names []string
-}
-
 // accesses gives what the definitions read at a connection, by path and method.
 func (x *exam) accesses(connection string) []access {
-	return accessesOf(x.defs[""], connection, x.allDefinitions())
+	return accessesOf(connection, x.defs)
 }
 
 // paths asks what the token that reads may do at each path. Nothing is read.
@@ -297,15 +290,4 @@ func (x *exam) ask(ctx context.Context, client *vault.Client, guard *vault.Guard
 		return fmt.Errorf("%s: the answer is not what was expected", path) // not repeated: it may hold a token
 	}
 	return nil
-}
-
-// allDefinitions gives every definition of every scope that could be read.
-func (x *exam) allDefinitions() map[string]events.Definition {
-	all := map[string]events.Definition{}
-	for scope, defs := range x.defs {
-		for name, def := range defs.Leases {
-			all[scope+"/"+name] = def
-		}
-	}
-	return all
 }

@@ -81,12 +81,20 @@ func (t *term) end(why error) {
 	})
 }
 
-// submit queues a command without waiting. ErrBusy: the queue is full.
-func (t *term) submit(r request) error {
+// over tells whether the term has ended.
+func (t *term) over() bool {
 	select {
 	case <-t.ended:
-		return errNotLeading
+		return true
 	default:
+		return false
+	}
+}
+
+// submit queues a command without waiting. ErrBusy: the queue is full.
+func (t *term) submit(r request) error {
+	if t.over() {
+		return errNotLeading
 	}
 	select {
 	case t.queue <- r:

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 
 	"github.com/leasesvc/leasesvc/events"
@@ -162,9 +163,15 @@ func checkMount(s string) error {
 	return nil
 }
 
+var tokenRole = regexp.MustCompile(`^\w([\w.@-]{0,126}\w)?$`)
+
+// checkGuardRole takes what the server takes for a role's name, or nothing.
 func checkGuardRole(s string) error {
-	if strings.Contains(s, "/") {
+	switch {
+	case s == "" || tokenRole.MatchString(s):
+		return nil
+	case strings.Contains(s, "/"):
 		return errors.New("has a slash; the name of the role is wanted, without auth/token/roles/")
 	}
-	return checkPlain(0, 128)(s)
+	return errors.New("is no name of a token role; allowed: 1 to 128 letters, digits, and _ . @ - within it")
 }
