@@ -1,0 +1,18 @@
+package service_test
+
+import (
+	"testing"
+
+	"github.com/leasesvc/leasesvc/internal/arrows"
+)
+
+func TestArrows(t *testing.T) {
+	arrows.Check(t, arrows.Allow{
+		Internal: []string{
+			"epochkv", "events", "events/journal", "handover", "handover/verify", "handover/wire", "internal/failpoint",
+			"leasecore", "projector", "secret", "service/api", "service/config", "vault",
+		},
+		External: []string{"github.com/nats-io", "golang.org/x/sync", "golang.org/x/sys"},
+		Why:      "service brings the parts together; devvault, the consumers' library and the tests' servers are no part of it.",
+	})
+}
