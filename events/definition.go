@@ -19,11 +19,13 @@ const (
 	KindRabbitMQ   Kind = "rabbitmq"
 	KindRedis      Kind = "redis"
 	KindKV         Kind = "kv"
+	// KindPKI is a certificate with its key; it ends by itself.
+	KindPKI Kind = "pki"
 )
 
 // Kinds lists every kind, for messages that say what is allowed.
 func Kinds() []Kind {
-	return []Kind{KindGeneric, KindPostgreSQL, KindMySQL, KindRabbitMQ, KindRedis, KindKV}
+	return []Kind{KindGeneric, KindPostgreSQL, KindMySQL, KindRabbitMQ, KindRedis, KindKV, KindPKI}
 }
 
 // RequiredKeys gives the keys a credential of the kind must carry.
@@ -31,6 +33,8 @@ func (k Kind) RequiredKeys() []string {
 	switch k {
 	case KindPostgreSQL, KindMySQL, KindRabbitMQ, KindRedis:
 		return []string{"username", "password"}
+	case KindPKI:
+		return []string{"certificate", "private_key"}
 	default:
 		return nil
 	}
@@ -42,6 +46,8 @@ func (k Kind) PublicKeys() []string {
 	switch k {
 	case KindPostgreSQL, KindMySQL, KindRabbitMQ, KindRedis:
 		return []string{"username"}
+	case KindPKI:
+		return []string{"serial_number"}
 	default:
 		return nil
 	}
@@ -56,6 +62,14 @@ type Definition struct {
 	// Path is what is read in Vault, such as "database/creds/orders".
 	Path string `json:"path"`
 	Kind Kind   `json:"kind"`
+	// Method is POST or PUT for a path that is written to get the credential;
+	// empty: it is read with GET.
+	Method string `json:"method,omitempty"`
+	// Params are what is sent along: the body of a POST or PUT, the query of a
+	// GET. They stand in the log, so they hold no secret.
+	Params map[string]string `json:"params,omitempty"`
+	// Version is the version of a KV v2 secret that is wanted; 0: the latest.
+	Version uint64 `json:"version,omitempty"`
 	// Require lists keys that must be there beside those of the kind.
 	Require []string `json:"require,omitempty"`
 	// RenewAt is the fraction of the TTL after which a renewal is due, in
@@ -139,6 +153,10 @@ func (d *Definition) Keys() []string {
 	}
 	return slices.Sorted(maps.Keys(set))
 }
+
+// Makes tells whether getting the credential makes another one each time, so
+// that it must not be read again to see whether it changed.
+func (d *Definition) Makes() bool { return d.Method != "" }
 
 // NeedsConsumer tells whether a candidate can only be proven by a consumer: no
 // verifier, and somebody who is not optional is named.

@@ -184,7 +184,7 @@ nats: {url: %q}
 state_dir: state-%s
 seal_key: {file: seal.key}
 vaults:
-  main: {address: %q, token_file: token, guard_role: leasesvc%s}
+  main: {address: %q, environment: false, token_file: token, guard_role: leasesvc%s}
 scopes:
   %s: {definitions: definitions.yaml}
 %s`, r.nats.URL(), name, r.vault.address, r.guard, scope, r.extra))

@@ -220,6 +220,9 @@ func Stage(def *events.Definition, g *events.Acquired) *events.Failure {
 			missing = append(missing, k)
 		}
 	}
+	if missing == nil && def.Kind == events.KindPKI && g.TTL.Sign() <= 0 {
+		return &events.Failure{Kind: "malformed", Message: "the certificate has expired already: check the clocks, and the ttl of the definition's params and of the path's role in Vault"}
+	}
 	if missing == nil {
 		return nil
 	}
@@ -230,7 +233,7 @@ func Stage(def *events.Definition, g *events.Acquired) *events.Failure {
 // clampGrant replaces a duration that makes no sense (L9).
 func clampGrant(def *events.Definition, g *events.Acquired) {
 	came := g.TTL
-	if g.LeaseID == "" { // it does not expire for readers, it is polled (L38)
+	if g.LeaseID == "" && (def == nil || !def.Makes()) { // it does not expire for readers, it is polled (L38)
 		g.TTL = events.Seconds{}
 		return
 	}

@@ -109,7 +109,8 @@ const rereadMargin = time.Second
 // poll gives when a secret without lease is to be read again; false: the lease
 // is none, or something else is on its way.
 func (s *State) poll(n *Name, l *Lease) (time.Time, bool) {
-	if l.State != Active || l.LeaseID != "" || n.Definition == nil || n.Candidate != 0 || n.Successor != "" {
+	// What has an end of its own was made for us: reading again would make another.
+	if l.State != Active || l.LeaseID != "" || l.TTL > 0 || n.Definition == nil || n.Definition.Makes() || n.Candidate != 0 || n.Successor != "" {
 		return time.Time{}, false
 	}
 	last, clock := l.GrantedAt, l.RereadIn

@@ -123,7 +123,7 @@ nats: {url: %q}
 state_dir: %s
 seal_key: {file: seal.key}
 vaults:
-  main: {address: %q, token: %q, %s}
+  main: {address: %q, environment: false, token: %q, %s}
 scopes:
   prod: {definitions: definitions.yaml}
 %sinsecure_consumers: true

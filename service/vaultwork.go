@@ -119,16 +119,28 @@ func (j *job) acquire(ctx context.Context) (request, bool) {
 	return request{command: done, late: func() { j.abandon(v, grant, guard) }}, true
 }
 
-// readOptions says what kind of path a definition reads: one of a KV mount of
-// version 2, or of a static role, as Vault's own paths tell.
+// readOptions says how a definition's path is read: a KV mount of version 2 and a
+// static role are told by Vault's own paths.
 func readOptions(def *events.Definition, path string) vault.ReadOptions {
 	if def == nil {
 		return vault.ReadOptions{}
 	}
-	return vault.ReadOptions{
+	opts := vault.ReadOptions{
 		KVv2:       def.Kind == events.KindKV && strings.Contains(path, "/data/"),
+		PKI:        def.Kind == events.KindPKI,
 		StaticRole: strings.Contains(path, "/static-creds/"),
+		Method:     def.Method,
 	}
+	if opts.KVv2 {
+		opts.Version = int64(def.Version)
+	}
+	if len(def.Params) > 0 {
+		opts.Params = make(map[string]any, len(def.Params))
+		for k, v := range def.Params {
+			opts.Params[k] = v
+		}
+	}
+	return opts
 }
 
 // rereadIn gives in how long a static role's own clock will have given it new

@@ -262,7 +262,7 @@ nats: {embedded: {listen: %q, store: nats}}
 state_dir: state
 seal_key: {file: seal.key}
 vaults:
-  main: {address: %q, token: %q, guard_role: leasesvc}
+  main: {address: %q, environment: false, token: %q, guard_role: leasesvc}
 scopes:
   %s: {definitions: definitions.yaml}
 insecure_consumers: true

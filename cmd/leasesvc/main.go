@@ -30,22 +30,24 @@ const (
 )
 
 type cli struct {
-	Dev      devCmd      `cmd:"" help:"Run everything in one process, with a demo application: NATS, a Vault of its own, and a rotation every few seconds."`
-	Serve    serveCmd    `cmd:"" help:"Run the service."`
-	Status   statusCmd   `cmd:"" help:"Show who leads, since when, and what needs a person's eye."`
-	Leases   leasesCmd   `cmd:"" help:"List the names and their leases."`
-	Get      getCmd      `cmd:"" help:"Read a credential, or one value of it."`
-	Rotate   rotateCmd   `cmd:"" help:"Acquire a successor of a name's active lease and hand it over."`
-	Revoke   revokeCmd   `cmd:"" help:"Take a name's active lease away at once, whoever uses it."`
-	Reissue  reissueCmd  `cmd:"" help:"Acquire successors of all active leases, for when a parent token died with its leases."`
-	Adopt    adoptCmd    `cmd:"" help:"Take over a lease that was obtained elsewhere; its values come from standard input."`
-	StepDown stepDownCmd `cmd:"" name:"step-down" help:"Give a scope to a standby."`
-	Shutdown shutdownCmd `cmd:"" help:"Revoke every lease of a scope and leave it alone."`
-	Apply    applyCmd    `cmd:"" help:"Have the service read its definitions file again."`
-	Events   eventsCmd   `cmd:"" help:"Read the log."`
-	Config   configCmd   `cmd:"" help:"Check a configuration, or show an example."`
-	SealKey  sealKeyCmd  `cmd:"" name:"seal-key" help:"Make a seal key."`
-	Version  versionCmd  `cmd:"" help:"Show the version."`
+	Dev         devCmd         `cmd:"" help:"Run everything in one process, with a demo application: NATS, a Vault of its own, and a rotation every few seconds."`
+	Serve       serveCmd       `cmd:"" help:"Run the service."`
+	Status      statusCmd      `cmd:"" help:"Show who leads, since when, and what needs a person's eye."`
+	Leases      leasesCmd      `cmd:"" help:"List the names and their leases."`
+	Get         getCmd         `cmd:"" help:"Read a credential, or one value of it."`
+	Rotate      rotateCmd      `cmd:"" help:"Acquire a successor of a name's active lease and hand it over."`
+	Revoke      revokeCmd      `cmd:"" help:"Take a name's active lease away at once, whoever uses it."`
+	Reissue     reissueCmd     `cmd:"" help:"Acquire successors of all active leases, for when a parent token died with its leases."`
+	Adopt       adoptCmd       `cmd:"" help:"Take over a lease that was obtained elsewhere; its values come from standard input."`
+	StepDown    stepDownCmd    `cmd:"" name:"step-down" help:"Give a scope to a standby."`
+	Shutdown    shutdownCmd    `cmd:"" help:"Revoke every lease of a scope and leave it alone."`
+	Apply       applyCmd       `cmd:"" help:"Have the service read its definitions file again."`
+	Events      eventsCmd      `cmd:"" help:"Read the log."`
+	Config      configCmd      `cmd:"" help:"Check a configuration, or show an example."`
+	Doctor      doctorCmd      `cmd:"" help:"Look at Vault, NATS, clocks, keys and files, and say what is wrong and what to do."`
+	VaultPolicy vaultPolicyCmd `cmd:"" name:"vault-policy" help:"Print the commands that set up Vault or OpenBao for the definitions."`
+	SealKey     sealKeyCmd     `cmd:"" name:"seal-key" help:"Make a seal key."`
+	Version     versionCmd     `cmd:"" help:"Show the version."`
 }
 
 func main() { os.Exit(run()) }

@@ -125,7 +125,7 @@ nats: {url: %q, replicas: 3}
 state_dir: state-%s
 seal_key: {file: seal.key}
 vaults:
-  main: {address: %q, token_file: token, guard_role: leasesvc}
+  main: {address: %q, environment: false, token_file: token, guard_role: leasesvc}
 insecure_consumers: true
 %sscopes:
 %s`, d.URL(), name, d.vault.URL(), d.extra, d.scopesYAML()))
@@ -138,9 +138,22 @@ insecure_consumers: true
 		}
 		if d.t.Failed() {
 			d.t.Logf("%s said:\n%s", name, in.LogTail())
+			in.keep()
 		}
 	})
 	return in
+}
+
+// keep copies the output of a failed test to the directory that
+// LEASESVC_TEST_KEEP names, if any.
+func (in *Instance) keep() {
+	dir := os.Getenv("LEASESVC_TEST_KEEP")
+	if dir == "" {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(dir, in.Name+".log"), []byte(in.Output()), 0o600); err != nil {
+		in.d.t.Logf("keeping the output of %s: %v", in.Name, err)
+	}
 }
 
 func (d *Deployment) scopesYAML() string {

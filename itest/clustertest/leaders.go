@@ -97,7 +97,13 @@ func (c *Cluster) AwaitStreamLeader(stream string) (server int) {
 // killed.
 func (c *Cluster) AwaitReady() {
 	c.t.Helper()
-	Await(c.t, 2*readyWithin, "the cluster to be whole", func() bool { return c.whole() })
+	Await(c.t, 2*readyWithin, "the cluster to be whole", func() bool {
+		if c.whole() {
+			return true
+		}
+		<-time.After(10 * poll) // looking costs the servers something
+		return false
+	})
 }
 
 func (c *Cluster) whole() bool {

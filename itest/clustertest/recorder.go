@@ -1,10 +1,10 @@
 package clustertest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -34,7 +34,7 @@ type Recorder struct {
 	log *journal.Log
 
 	mu    sync.Mutex
-	seen  map[uint64]Seen
+	seen  []Seen        // in the order of the log
 	more  chan struct{} // closed at the next event, then made anew
 	stop  context.CancelFunc
 	ended sync.WaitGroup
@@ -44,7 +44,7 @@ type Recorder struct {
 // minute.
 func (d *Deployment) Record() *Recorder {
 	d.t.Helper()
-	r := &Recorder{d: d, log: OpenLog(d.t, d.JS(d.t), journal.Config{}), seen: map[uint64]Seen{}, more: make(chan struct{})}
+	r := &Recorder{d: d, log: OpenLog(d.t, d.JS(d.t), journal.Config{}), more: make(chan struct{})}
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(context.Background())
 	r.ended.Go(func() {
@@ -86,6 +86,7 @@ func OpenLog(t testing.TB, js jetstream.JetStream, cfg journal.Config) (log *jou
 }
 
 func (r *Recorder) note(m journal.Message) {
+	at := time.Now()
 	e, err := events.Decode(m.Payload, m.Seq)
 	if err != nil {
 		r.d.t.Errorf("recorder: %v", err)
@@ -93,25 +94,18 @@ func (r *Recorder) note(m journal.Message) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.seen[m.Seq] = Seen{Event: e, At: time.Now(), Stored: m.Stored}
+	r.seen = append(r.seen, Seen{Event: e, At: at, Stored: m.Stored})
 	close(r.more)
 	r.more = make(chan struct{})
-}
-
-// More is closed when the next event comes.
-func (r *Recorder) More() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.more
 }
 
 // Select gives the events that match, in order.
 func (r *Recorder) Select(match func(*Seen) bool) (out []Seen) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, seq := range slices.Sorted(maps.Keys(r.seen)) {
-		if s := r.seen[seq]; match(&s) {
-			out = append(out, s)
+	for i := range r.seen {
+		if match(&r.seen[i]) {
+			out = append(out, r.seen[i])
 		}
 	}
 	return out
@@ -130,20 +124,43 @@ func (r *Recorder) Takeovers(above uint64) []Seen {
 func (r *Recorder) Last() (last uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for seq := range r.seen {
-		last = max(last, seq)
+	if len(r.seen) > 0 {
+		last = r.seen[len(r.seen)-1].Seq
 	}
 	return last
 }
 
-// AwaitMatch waits for an event that matches.
-func (r *Recorder) AwaitMatch(what string, within time.Duration, match func(*Seen) bool) (found Seen) {
+// AwaitMatch waits for an event above a sequence that matches, and gives the
+// first.
+func (r *Recorder) AwaitMatch(what string, above uint64, within time.Duration, match func(*Seen) bool) (found Seen) {
+	r.d.t.Helper()
+	r.AwaitEach(what, above, within, func(s *Seen) bool {
+		if match(s) {
+			found = *s
+			return true
+		}
+		return false
+	})
+	return found
+}
+
+// AwaitEach calls done with each event above a sequence, in order, until it
+// says so.
+func (r *Recorder) AwaitEach(what string, above uint64, within time.Duration, done func(*Seen) bool) {
 	r.d.t.Helper()
 	timeout := time.After(within)
-	for {
-		more := r.More()
-		if all := r.Select(match); len(all) > 0 {
-			return all[0]
+	for next := r.from(above); ; {
+		r.mu.Lock()
+		fresh, more := r.seen[next:], r.more
+		r.mu.Unlock()
+		for i := range fresh {
+			if done(&fresh[i]) {
+				return
+			}
+		}
+		next += len(fresh)
+		if len(fresh) > 0 {
+			continue
 		}
 		select {
 		case <-more:
@@ -151,6 +168,14 @@ func (r *Recorder) AwaitMatch(what string, within time.Duration, match func(*See
 			r.d.t.Fatalf("clustertest: waited %v for %s", within, what)
 		}
 	}
+}
+
+// from gives the place of the first event above a sequence.
+func (r *Recorder) from(above uint64) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(r.seen, above+1, func(s Seen, seq uint64) int { return cmp.Compare(s.Seq, seq) })
+	return i
 }
 
 // told finds the events that an instance said were in the log.
@@ -170,6 +195,12 @@ func (r *Recorder) Check(instances ...*Instance) Checked {
 	t := r.d.t
 	t.Helper()
 	out := Checked{Epochs: map[string][]uint64{}}
+	// What was said before the log is read: it grows on.
+	followed := r.Select(func(*Seen) bool { return true })
+	said := map[string]string{}
+	for _, in := range instances {
+		said[in.Name] = in.Output()
+	}
 	log := OpenLog(t, r.d.JS(t), journal.Config{})
 	ctx, cancel := bounded(2 * time.Minute)
 	defer cancel()
@@ -221,20 +252,20 @@ func (r *Recorder) Check(instances ...*Instance) Checked {
 			}
 		}
 	}
-	for _, s := range r.Select(func(*Seen) bool { return true }) {
+	for _, s := range followed {
 		if e, ok := stored[s.Seq]; !ok || e.ID != s.ID {
 			t.Errorf("%s %s was followed at %d; there stands %s %q", s.Type(), s.ID, s.Seq, typeOf(ok, e), e.ID)
 		}
 	}
-	for _, in := range instances {
-		for _, m := range told.FindAllStringSubmatch(in.Output(), -1) {
+	for name, output := range said {
+		for _, m := range told.FindAllStringSubmatch(output, -1) {
 			seq, err := strconv.ParseUint(m[2], 10, 64)
 			if err != nil {
 				t.Fatal(err)
 			}
 			e, ok := stored[seq]
 			if !ok || e.Scope != m[1] || string(e.Type()) != m[4] || strconv.FormatUint(e.Epoch, 10) != m[3] {
-				t.Errorf("%s said that %s of epoch %s stands at %d; there stands %s of epoch %d", in.Name, m[4], m[3], seq, typeOf(ok, e), e.Epoch)
+				t.Errorf("%s said that %s of epoch %s stands at %d; there stands %s of epoch %d", name, m[4], m[3], seq, typeOf(ok, e), e.Epoch)
 			}
 			out.Told++
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -138,14 +139,14 @@ func (l *draft) finishRead(d *decoder, f *found) {
 	if f.ok("version", "kind", "path") && def.Version > 0 && !(def.Kind == events.KindKV && strings.Contains(def.Path, "/data/")) {
 		f.fail(d, []string{"version"}, "only a secret of KV version 2 has versions (kind: kv, and a path such as secret/data/NAME)")
 	}
-	if f.ok("kind", "method", "params") && def.Kind == events.KindKV && (len(def.Params) > 0 || def.Method != "" && def.Method != "GET") {
+	if f.ok("kind", "method", "params") && def.Kind == events.KindKV && (len(def.Params) > 0 || def.Method != "" && def.Method != http.MethodGet) {
 		f.fail(d, []string{"params", "method", "kind"}, "a secret of kind kv is read with GET and takes no parameters")
 	}
 	switch {
-	case def.Method == "GET":
+	case def.Method == http.MethodGet:
 		def.Method = ""
 	case def.Method == "" && (def.Kind == events.KindPKI || len(def.Params) > 0):
-		def.Method = "POST"
+		def.Method = http.MethodPost
 	}
 }
 

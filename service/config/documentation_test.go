@@ -164,3 +164,87 @@ func TestBoundsCanBeRead(t *testing.T) {
 		}
 	}
 }
+
+const vaultDocumentation = "../../docs/vault.md"
+
+// TestVaultDocumentationSaysTheSame: docs/vault.md has a row for every key of a
+// connection, with the type and the default that are real.
+func TestVaultDocumentationSaysTheSame(t *testing.T) {
+	text, err := os.ReadFile(vaultDocumentation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, keysPart, _ := strings.Cut(string(text), "## Connections")
+	keysPart, _, _ = strings.Cut(keysPart, "## Environment variables")
+	documented := map[string]row{}
+	for _, m := range tableRow.FindAllStringSubmatch(keysPart, -1) {
+		documented[m[1]] = row{m[2], m[3], m[4]}
+	}
+	checked := 0
+	keys := known(t)
+	for key, f := range keys {
+		name, of := strings.CutPrefix(key, "vaults.NAME.")
+		if _, isObject := f.shape.(object); !of || isObject {
+			continue
+		}
+		def := "none"
+		switch {
+		case f.required:
+			def = "required"
+		case f.def != "":
+			def = "`" + f.def + "`"
+		}
+		if got, ok := documented[name]; !ok || got.typ != f.typ() || got.def != def {
+			t.Errorf("docs/vault.md has %+v for %s; it is %q, default %s", got, name, f.typ(), def)
+		} else {
+			readExample(t, key, got.example, known(t)[key])
+		}
+		checked++
+	}
+	for name := range documented {
+		if _, ok := keys["vaults.NAME."+name]; !ok {
+			t.Errorf("docs/vault.md has a key that is not read: %s", name)
+		}
+	}
+	if checked < 35 {
+		t.Errorf("only %d keys were compared", checked)
+	}
+}
+
+var yamlFence = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+
+func TestVaultDocumentationExamplesAreRight(t *testing.T) {
+	text, err := os.ReadFile(vaultDocumentation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const around = "nats: {embedded: {}}\nstate_dir: s\nseal_key: {env: K}\nscopes: {prod: {definitions: d.yaml}}\n"
+	parsed := 0
+	for _, m := range yamlFence.FindAllStringSubmatch(string(text), -1) {
+		var errs []error
+		switch first, _, _ := strings.Cut(m[1], ":"); first {
+		case "vaults":
+			_, err := Parse("example.yaml", []byte(around+m[1]))
+			errs = append(errs, err)
+		case "leases":
+			_, err := ParseDefinitions("example.yaml", []byte("revision: 1\n"+m[1]), []string{"main"})
+			errs = append(errs, err)
+		case "login":
+			for line := range strings.Lines(m[1]) {
+				_, err := Parse("example.yaml", []byte(around+"vaults:\n  main:\n    address: https://v:8200\n    tls: {cert: c, key: k}\n    "+line))
+				errs = append(errs, err)
+			}
+		default:
+			t.Errorf("an example of %s, which nothing reads:\n%s", first, m[1])
+		}
+		for _, err := range errs {
+			parsed++
+			if err != nil {
+				t.Errorf("%v in\n%s", err, m[1])
+			}
+		}
+	}
+	if parsed < 6 {
+		t.Errorf("only %d examples were read", parsed)
+	}
+}

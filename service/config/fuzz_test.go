@@ -85,7 +85,7 @@ func TestI7_NoErrorRepeatsASecret(t *testing.T) {
 		canary + ": x", "&a " + canary, "*" + canary, "!" + canary, "@" + canary, "|\n      " + canary, `"\x` + canary + `"`, canary + " # x", "- " + canary, "`" + canary,
 		"http://u:" + canary + "@v:8200", "https://v:8200?t=" + canary, "https://v:" + canary, "postgres://{{username}}:" + canary + "@a/b", `"postgres://u:` + canary + `@a/b"`,
 		"SUA" + canary, "%" + canary, canary + "\n      " + canary + ": 1", `"` + canary + `" ` + canary})
-	service := rapid.SampledFrom([]string{"address", "token", "token_file", "token_env", "tls"})
+	service := rapid.SampledFrom([]string{"address", "token", "token_file", "token_env", "tls", "login"})
 	lease := rapid.SampledFrom([]string{"      - key: ", "    verifier:\n      kind: postgresql\n      dsn: ", "    verifier: ", "    path: "})
 	refused := 0
 	rapid.Check(t, func(t *rapid.T) {
