@@ -224,7 +224,10 @@ func (w *world) breakSomething() {
 		}
 	case 6:
 		if t := w.choose(func(t *instance) bool { return t.role == leading && !t.hangs }); t != nil {
-			t.hangs, t.renewed = true, w.now
+			t.hangs = true
+			if !t.deposed { // a deposed holder's last renewal was before its deposal
+				t.renewed = w.now
+			}
 			w.notef("%s renews no more", t.name)
 		}
 	case 8: // a liar says something that it was not asked
