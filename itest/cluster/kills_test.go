@@ -72,14 +72,14 @@ func TestKillsLoseNothing(t *testing.T) {
 		if len(servers) > 0 {
 			c.AwaitReady() // another one may be killed
 		}
-		r.AwaitMatch("an event after a kill", 90*time.Second, func(s *clustertest.Seen) bool { return s.Seq > before && s.Type() == events.TypeInstalled })
+		r.AwaitMatch("an event after a kill", before, 90*time.Second, func(s *clustertest.Seen) bool { return s.Type() == events.TypeInstalled })
 	}
 	cancel()
 	working.Wait()
 	c.AwaitReady()
 	st := d.Leads("prod", 0, time.Minute)
 	d.Usable("prod", names, time.Minute)
-	r.AwaitMatch("the follower to catch up", time.Minute, func(s *clustertest.Seen) bool { return s.Seq >= st.LastSeq })
+	r.AwaitMatch("the follower to catch up", 0, time.Minute, func(s *clustertest.Seen) bool { return s.Seq >= st.LastSeq })
 
 	checked := r.Check(in...)
 	load.check(t, r)
