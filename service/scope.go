@@ -153,7 +153,7 @@ func (sc *scope) block(err error) {
 // opened. The error is ctx's, or one that ends the process.
 func (sc *scope) standBy(ctx context.Context) (*term, error) {
 	for {
-		wait := sc.svc.cfg.Heartbeat.Duration()
+		wait, began := sc.svc.cfg.Heartbeat.Duration(), time.Now()
 		last, claim, err := sc.step(ctx)
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -180,7 +180,9 @@ func (sc *scope) standBy(ctx context.Context) (*term, error) {
 			sc.noteHolder(claim.Holder)
 			wait = claim.Next
 		}
-		if err := sc.waitForStep(ctx, wait); err != nil {
+		// Counted from when the step began: asking a holder that does not answer
+		// takes its time.
+		if err := sc.waitForStep(ctx, max(0, wait-time.Since(began))); err != nil {
 			return nil, err
 		}
 	}

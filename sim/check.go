@@ -11,13 +11,13 @@ import (
 
 // proofs is what the log holds for a candidate, kept apart from the core.
 type proofs struct {
-	verified bool
-	extended bool
-	guarded  bool
-	n        uint64
-	yes      map[string]bool
-	anybody  bool // somebody answered
-	print    string
+	verified    bool
+	extended    bool
+	guarded     bool
+	n           uint64
+	yes         map[string]bool
+	anybody     bool // somebody answered
+	fingerprint string
 }
 
 // backOff is a retry that the log has planned.
@@ -100,7 +100,7 @@ func (w *world) checkEvent(e *events.Event, was before) {
 		}
 		w.proofs[e.Lease] = &proofs{}
 	case *events.Acquired:
-		w.proofs[e.Lease].guarded, w.proofs[e.Lease].print = d.Guard != "" && d.LeaseID != "", d.Fingerprint
+		w.proofs[e.Lease].guarded, w.proofs[e.Lease].fingerprint = d.Guard != "" && d.LeaseID != "", d.Fingerprint
 		if w.secretIn(d.Public) {
 			w.failf("I7", "acquired names a secret value")
 		}
@@ -177,7 +177,7 @@ func (w *world) checkInstalled(e *events.Event, d *events.Installed, was before)
 		w.failf("P5", "lease %d is installed, its guard was not extended", e.Lease)
 	}
 	if d.Proof == events.ProofUnchanged {
-		if p.print != w.proofs[was.active].print {
+		if p.fingerprint != w.proofs[was.active].fingerprint {
 			w.failf("L13", "lease %d is installed for being unchanged, and it is not", e.Lease)
 		}
 		return

@@ -171,6 +171,7 @@ func exchange(ctx context.Context, client *api.Client, r *api.Request) (resp *ap
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { got.Store(true) },
 	})
+	//lint:ignore SA1019 the client's Logical methods do not tell whether a request was sent
 	resp, err = client.RawRequestWithContext(ctx, r)
 	if resp != nil && resp.Response == nil {
 		resp = nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -49,9 +50,13 @@ func (l *Log) LastOpened(ctx context.Context, scope string) (*Opened, error) {
 	return o, nil
 }
 
-// get makes one read at the stream's leader, within AckWait; nil: no message.
+// readWait is how long one read waits: it may be asked again, and one that was
+// sent just before an election is answered by nobody.
+const readWait = 500 * time.Millisecond
+
+// get makes one read at the stream's leader, within readWait; nil: no message.
 func (l *Log) get(ctx context.Context, read func(context.Context) (*jetstream.RawStreamMsg, error)) (*jetstream.RawStreamMsg, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.AckWait)
+	ctx, cancel := context.WithTimeout(ctx, min(readWait, l.cfg.AckWait))
 	defer cancel()
 	m, err := read(ctx)
 	switch {

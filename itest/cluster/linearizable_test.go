@@ -216,7 +216,6 @@ func (r *lifes) claimant(ctx context.Context, i int) {
 		if err := state.Close(); err != nil {
 			r.t.Error(err)
 		}
-		r.counts.crashes.Add(1)
 		if rnd.IntN(2) == 0 {
 			dir = newDir()
 			r.counts.strangers.Add(1)
@@ -279,6 +278,7 @@ func (r *lifes) live(ctx context.Context, state *epochkv.StateDir, rnd *mathrand
 		return
 	}
 	in.beat(ctx)
+	r.counts.crashes.Add(1)
 	stats := in.cells.Stats()
 	r.counts.deposals.Add(int64(stats.Deposals))
 	r.counts.fenced.Add(int64(stats.Fenced))
