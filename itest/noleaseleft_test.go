@@ -55,6 +55,7 @@ func noLeaseLeftBehind(t *testing.T, start func(*testing.T) *vaultServer) {
 	r.write("definitions.yaml", defs.String())
 	stop := r.gates(door)
 	first := r.launch("a")
+	r.leads(0)
 	await(t, 60*time.Second, "everybody to have registered", func() bool {
 		log, _ := r.read()
 		return count(log, events.TypeRegistered, 0) >= namesUnderKill && count(log, events.TypeInstalled, 0) >= namesUnderKill
