@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/leasesvc/leasesvc/events"
@@ -97,8 +98,45 @@ func (e *endpoints) serve(r micro.Request, handle func(context.Context, micro.Re
 		defer func() { <-e.slots }()
 		ctx, cancel := context.WithTimeout(e.ctx, e.term.svc.cfg.OperationTimeout.Duration())
 		defer cancel()
-		handle(ctx, r)
+		handle(ctx, answerable{r, e.term.svc.nc})
 	})
+}
+
+// answerable is a request that is answered when micro's handler has returned
+// long since. micro's own answers leave a note in the request for its
+// statistics, which it reads as the handler returns: a race.
+type answerable struct {
+	micro.Request
+	nc *nats.Conn
+}
+
+// Respond publishes an answer.
+func (a answerable) Respond(body []byte, opts ...micro.RespondOpt) error {
+	m := &nats.Msg{Subject: a.Reply(), Data: body}
+	for _, o := range opts {
+		o(m)
+	}
+	return a.nc.PublishMsg(m)
+}
+
+// RespondJSON publishes v as an answer.
+func (a answerable) RespondJSON(v any, opts ...micro.RespondOpt) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return a.Respond(b, opts...)
+}
+
+// Error publishes an answer with micro's headers of an error.
+func (a answerable) Error(code, description string, body []byte, opts ...micro.RespondOpt) error {
+	m := &nats.Msg{Subject: a.Reply(), Data: body, Header: nats.Header{
+		micro.ErrorHeader: {description}, micro.ErrorCodeHeader: {code},
+	}}
+	for _, o := range opts {
+		o(m)
+	}
+	return a.nc.PublishMsg(m)
 }
 
 // lingers is how long a holder that gave its scope back goes on answering gets,
