@@ -44,21 +44,7 @@ type Blobs struct {
 func OpenBlobs(ctx context.Context, js jetstream.JetStream, bucket string, replicas int) (*Blobs, error) {
 	kv, err := js.KeyValue(ctx, bucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		// Not through CreateKeyValue: it allows direct get, whose answer a
-		// follower may give that has not seen the blob yet.
-		_, err = js.CreateStream(ctx, jetstream.StreamConfig{
-			Name:                   "KV_" + bucket,
-			Description:            "leasesvc: sealed values, by scope, name and lease",
-			Subjects:               []string{"$KV." + bucket + ".>"},
-			Storage:                jetstream.FileStorage,
-			Replicas:               replicas,
-			MaxMsgsPerSubject:      1,
-			Discard:                jetstream.DiscardNew,
-			DenyDelete:             true,
-			AllowRollup:            true,
-			AllowMsgTTL:            true,
-			SubjectDeleteMarkerTTL: purgeMarkerTTL,
-		})
+		_, err = js.CreateStream(ctx, BlobsStream(bucket, replicas))
 		if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			kv, err = js.KeyValue(ctx, bucket)
 		}
@@ -71,6 +57,25 @@ func OpenBlobs(ctx context.Context, js jetstream.JetStream, bucket string, repli
 		return nil, fmt.Errorf("opening the bucket %s of sealed values: %w", bucket, err)
 	}
 	return &Blobs{kv: kv, markersEnd: status.LimitMarkerTTL() > 0}, nil
+}
+
+// BlobsStream gives the configuration of the stream behind the bucket, as
+// [OpenBlobs] creates it. A bucket made as such allows direct get, whose answer a
+// follower may give that has not seen the blob yet; this one doesn't.
+func BlobsStream(bucket string, replicas int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:                   "KV_" + bucket,
+		Description:            "leasesvc: sealed values, by scope, name and lease",
+		Subjects:               []string{"$KV." + bucket + ".>"},
+		Storage:                jetstream.FileStorage,
+		Replicas:               replicas,
+		MaxMsgsPerSubject:      1,
+		Discard:                jetstream.DiscardNew,
+		DenyDelete:             true,
+		AllowRollup:            true,
+		AllowMsgTTL:            true,
+		SubjectDeleteMarkerTTL: purgeMarkerTTL,
+	}
 }
 
 func blobKey(scope, name string, lease uint64) string {

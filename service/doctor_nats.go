@@ -83,7 +83,7 @@ func (x *exam) stream(ctx context.Context, js jetstream.JetStream) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	n := &x.cfg.NATS
-	l, err := journal.Open(ctx, js, journal.Config{Stream: n.Stream, Replicas: n.Replicas, MaxBytes: n.MaxBytes})
+	l, err := journal.Open(ctx, js, journalOf(n))
 	var differs *journal.SettingsError
 	switch {
 	case errors.Is(err, journal.ErrNoStream):

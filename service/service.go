@@ -238,7 +238,9 @@ func (s *Service) asyncError(_ *nats.Conn, _ *nats.Subscription, err error) {
 
 func (s *Service) openStores(ctx context.Context, n *config.NATS) (err error) {
 	if s.journal == nil {
-		if s.journal, err = journal.Open(ctx, s.js, journal.Config{Stream: n.Stream, Replicas: n.Replicas, MaxBytes: n.MaxBytes, Create: true}); err != nil {
+		jc := journalOf(n)
+		jc.Create = true
+		if s.journal, err = journal.Open(ctx, s.js, jc); err != nil {
 			return err
 		}
 	}

@@ -79,3 +79,21 @@ func (c vaultPolicyCmd) Run() error {
 	_, err = fmt.Print(commands)
 	return err
 }
+
+type natsSetupCmd struct {
+	Config string `required:"" placeholder:"FILE" help:"The service file."`
+	Print  bool   `required:"" help:"Print the commands. (Nothing else is done: the service creates what its account may.)"`
+}
+
+func (c natsSetupCmd) Run() error {
+	cfg, err := config.Load(c.Config)
+	if err != nil {
+		return err
+	}
+	commands, err := service.NATSSetup(cfg)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Print(commands)
+	return err
+}

@@ -46,6 +46,7 @@ type cli struct {
 	Config      configCmd      `cmd:"" help:"Check a configuration, or show an example."`
 	Doctor      doctorCmd      `cmd:"" help:"Look at Vault, NATS, clocks, keys and files, and say what is wrong and what to do."`
 	VaultPolicy vaultPolicyCmd `cmd:"" name:"vault-policy" help:"Print the commands that set up Vault or OpenBao for the definitions."`
+	NATSSetup   natsSetupCmd   `cmd:"" name:"nats-setup" help:"Print the commands that create the streams in NATS, for services that may not."`
 	SealKey     sealKeyCmd     `cmd:"" name:"seal-key" help:"Make a seal key."`
 	Version     versionCmd     `cmd:"" help:"Show the version."`
 }
