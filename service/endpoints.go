@@ -45,6 +45,10 @@ func (t *term) serveAPI() (*endpoints, error) {
 		version = "0.0.0"
 	}
 	m, err := micro.AddService(t.svc.nc, micro.Config{
+		// A queue group would go on giving a share of the requests to a
+		// subscription behind a NATS server that hangs: only the holder serves.
+		QueueGroupDisabled: true,
+
 		Name: api.ServiceName, Version: strings.TrimPrefix(version, "v"), Description: "short-lived credentials, kept alive and handed over",
 		Metadata: map[string]string{api.MetadataScope: t.name, "holder": t.svc.cells.HolderID(), "epoch": fmt.Sprint(t.epoch)},
 	})
@@ -71,7 +75,7 @@ func (t *term) serveAPI() (*endpoints, error) {
 	}
 	for subject, handle := range ops {
 		op := strings.Split(subject, ".")[1]
-		err := m.AddEndpoint(op, micro.HandlerFunc(func(r micro.Request) { e.serve(r, handle) }), micro.WithEndpointSubject(subject))
+		err := m.AddEndpoint(op, micro.HandlerFunc(func(r micro.Request) { e.serve(op, r, handle) }), micro.WithEndpointSubject(subject))
 		if err != nil {
 			e.stop()
 			return nil, fmt.Errorf("serving %s: %w", subject, err)
@@ -82,10 +86,10 @@ func (t *term) serveAPI() (*endpoints, error) {
 
 // serve answers a request on a goroutine of its own, within the operation's
 // time-out; too many at once are told so.
-func (e *endpoints) serve(r micro.Request, handle func(context.Context, micro.Request)) {
+func (e *endpoints) serve(op string, r micro.Request, handle func(context.Context, micro.Request)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.stopped {
+	if e.stopped || e.leaving.Load() && op != string(wire.OpGet) && op != string(wire.OpKey) {
 		return // who asked finds the next holder
 	}
 	select {
