@@ -1,6 +1,9 @@
 package leasecore
 
 import (
+	"slices"
+	"time"
+
 	"github.com/leasesvc/leasesvc/events"
 )
 
@@ -39,6 +42,14 @@ func applyOpened(t target, e *events.Event, d *events.Opened) {
 	h := t.head()
 	if e.Epoch != h.Epoch {
 		h.OpenedAt, h.Began, h.Overlap = e.Time, e.Seq, d.Overlap.Duration()
+		for _, name := range h.Lowered {
+			// The holder before may not have known of its own definition to the end.
+			if n := t.edit(name); n != nil && n.PromisedFor > 0 {
+				n.promise(e.Time.Add(h.Overlap + n.PromisedFor))
+				n.PromisedFor = 0
+			}
+		}
+		h.Lowered = nil
 		t.forgetConfirmations()
 	}
 	h.Epoch, h.Fence, h.Holder, h.Released, h.Shutdown = e.Epoch, e.Seq, d.Holder, false, false
@@ -54,14 +65,22 @@ func applyDefinition(t target, e *events.Event, d *events.Applied) {
 	if n == nil {
 		n = t.create(e.Name)
 	}
-	n.PromisedFor = 0
 	if old := n.Definition; old != nil && d.Definition != nil && d.Definition.GoodFor.Cmp(old.GoodFor) < 0 {
-		n.PromisedFor = old.GoodFor.Duration()
-		if until := e.Time.Add(old.GoodFor.Duration()); until.After(n.PromisedUntil) {
-			n.PromisedUntil = until
+		h, before := t.head(), old.GoodFor.Duration()
+		if n.PromisedFor == 0 {
+			h.Lowered = append(slices.Clip(h.Lowered), e.Name)
 		}
+		n.PromisedFor = max(n.PromisedFor, before)
+		n.promise(e.Time.Add(before))
 	}
 	n.Definition = d.Definition
+}
+
+// promise keeps what readers may have been promised under an earlier definition.
+func (n *Name) promise(until time.Time) {
+	if until.After(n.PromisedUntil) {
+		n.PromisedUntil = until
+	}
 }
 
 // applyToName folds the events of a name that exists; the result says why the
@@ -271,7 +290,7 @@ func (n *Name) install(h *Head, l *Lease, e *events.Event, d *events.Installed) 
 		o := &n.Leases[i]
 		if o.State == Active || o.State == Kept {
 			o.State, o.GateN = Grace, e.Seq
-			o.ReplacedAt, o.GoodFor = e.Time, max(d.GoodFor.Duration(), n.PromisedUntil.Sub(e.Time))
+			o.ReplacedAt, o.GoodFor = e.Time, d.GoodFor.Duration()
 			o.RetireAt = e.Time.Add(max(d.RetireAfter.Duration(), d.GoodFor.Duration()))
 		}
 	}

@@ -232,7 +232,10 @@ type Name struct {
 	// PromisedUntil is when the promises end that were made under an earlier
 	// definition, where that one promised readers more.
 	PromisedUntil time.Time
-	PromisedFor   time.Duration
+	// PromisedFor is the most that a definition promised that was replaced by one
+	// with a lower good_for in this epoch; 0: there was none. Its holder promises
+	// that much until it knows the new one to be in the log, and never may.
+	PromisedFor time.Duration
 	// Spent is when the budget of acquisitions would be whole again if nothing
 	// more was acquired (C34).
 	Spent time.Time

@@ -49,7 +49,7 @@ func (n *Name) write(b *strings.Builder) {
 	}
 	b.WriteByte('\n')
 	for i := range n.Leases {
-		n.Leases[i].write(b)
+		n.Leases[i].write(b, n)
 	}
 	if h := n.Handover; h != nil {
 		fmt.Fprintf(b, "  handover n=%d lease=%d epoch=%d until=%s", h.N, h.Lease, h.Epoch, stamp(h.Started.Add(h.Budget)))
@@ -69,7 +69,7 @@ func (n *Name) write(b *strings.Builder) {
 	}
 }
 
-func (l *Lease) write(b *strings.Builder) {
+func (l *Lease) write(b *strings.Builder, n *Name) {
 	fmt.Fprintf(b, "  lease %d %s id=%q guard=%q epoch=%d reason=%s", l.No, l.State, l.LeaseID, l.Guard, l.Epoch, l.Reason)
 	if end, ends := l.Expires(); ends && l.State != Requested {
 		fmt.Fprintf(b, " expires=%s", stamp(end))
@@ -86,7 +86,7 @@ func (l *Lease) write(b *strings.Builder) {
 		fmt.Fprintf(b, " gate=%d", l.GateN)
 	}
 	if l.State == Grace {
-		fmt.Fprintf(b, " good-until=%s retire-at=%s", stamp(l.ReplacedAt.Add(l.GoodFor)), stamp(l.RetireAt))
+		fmt.Fprintf(b, " good-until=%s retire-at=%s", stamp(latest(l.ReplacedAt.Add(l.GoodFor), n.PromisedUntil)), stamp(l.RetireAt))
 	}
 	b.WriteByte('\n')
 }

@@ -30,6 +30,8 @@ type Head struct {
 	// Revision and Digest are those of the definitions in force.
 	Revision uint64
 	Digest   string
+	// Lowered are the names whose good_for was lowered in this epoch.
+	Lowered []string
 	// Spent is when the scope's budget of acquisitions would be whole again.
 	Spent time.Time
 	// Released: the holder gave the scope back and nobody has opened since;
@@ -176,7 +178,7 @@ func (s *State) overdue(vault string, r events.Retry, now time.Time) bool {
 // log: until then readers were promised what the one before said.
 func (s *State) Redefined(name string, at time.Time) {
 	if n := s.names[name]; n != nil && n.PromisedFor > 0 {
-		s.redefined[name] = at.Add(n.PromisedFor)
+		s.redefined[name] = latest(s.redefined[name], at.Add(n.PromisedFor))
 	}
 }
 
@@ -185,19 +187,26 @@ func (s *State) Redefined(name string, at time.Time) {
 // latest when our epoch began.
 func (s *State) promised(n *Name, l *Lease) time.Time {
 	since := l.ReplacedAt
-	if at := s.installed[n.Name]; l.GateN > s.Began && at.After(since) {
-		since = at
+	if l.GateN > s.Began {
+		since = latest(since, s.installed[n.Name])
 	}
-	if l.GateN < s.Began && s.OpenedAt.After(since) {
-		since = s.OpenedAt
+	if l.GateN < s.Began {
+		since = latest(since, s.OpenedAt)
 	}
-	if until := s.OpenedAt.Add(s.Overlap); s.Overlap > 0 && until.After(since) {
-		since = until
+	if s.Overlap > 0 {
+		since = latest(since, s.OpenedAt.Add(s.Overlap))
 	}
-	if end := since.Add(l.GoodFor); end.After(s.redefined[n.Name]) {
-		return end
+	return latest(since.Add(l.GoodFor), n.PromisedUntil, s.redefined[n.Name])
+}
+
+// latest gives the last of some times.
+func latest(t time.Time, more ...time.Time) time.Time {
+	for _, m := range more {
+		if m.After(t) {
+			t = m
+		}
 	}
-	return s.redefined[n.Name]
+	return t
 }
 
 // Polled remembers a reading of a secret without lease, which failed or not, and
