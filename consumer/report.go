@@ -11,8 +11,10 @@ import (
 
 // ReportRefused tells the service that a server refused a committed credential
 // (C58), say because its account was dropped behind our back; cause is sent as
-// a short reason without any of the values. What the service makes of it is its
-// own; the call returns when the report has arrived.
+// a short reason without any of the values. The service asks for a successor,
+// at most once in a minute; the call returns when it has begun to, or when the
+// credential is not the committed one any more. A [wire.Refusal] of
+// [wire.CodeWaiting] says why nothing is done now.
 func (c *Client) ReportRefused(ctx context.Context, cred Credential, cause error) error {
 	ctx, done, err := c.begin(ctx)
 	if err != nil {

@@ -103,6 +103,7 @@ const (
 	ReasonChanged       = "changed"      // a secret without lease has new values (L38)
 	ReasonAnew          = "renewed-anew" // a renewal gave another lease or other values (L32, L33)
 	ReasonReissue       = "reissue"      // all were asked for anew (L52)
+	ReasonReported      = "reported"     // a consumer says that a server refuses it (C58)
 )
 
 // Requested intends one read of a credential (P5).

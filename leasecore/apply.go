@@ -102,7 +102,10 @@ func applyToName(t target, e *events.Event) (why string) {
 		l := Lease{State: Requested, Vault: d.Vault, Path: d.Path, Reason: d.Reason, GrantedAt: e.Time}
 		if why = n.candidate(t, e, l); why == "" {
 			spend(t.head(), n, e.Time)
-			if d.Reason == events.ReasonAnew && n.Successor == "" {
+			if d.Reason == events.ReasonReported {
+				n.ReportedAt = e.Time
+			}
+			if (d.Reason == events.ReasonAnew || d.Reason == events.ReasonReported) && n.Successor == "" {
 				n.Successor = d.Reason // asked for again if this comes to nothing
 			}
 		}

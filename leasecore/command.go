@@ -148,6 +148,19 @@ type Leave struct {
 // Rotate wants a successor of the active lease now.
 type Rotate struct{ Name string }
 
+// Reported is a consumer's word that a server refused the active lease, say
+// because its account was dropped behind our back (C58). The signature was
+// checked by the caller.
+type Reported struct {
+	Name  string
+	Lease uint64
+}
+
+// ReportCooldown is the least time between two requests of a name that reports
+// caused: a consumer that asks the wrong server must not have Vault asked for
+// ever more credentials.
+const ReportCooldown = time.Minute
+
 // RevokeActive takes the active lease away at once, whoever uses it.
 type RevokeActive struct{ Name string }
 
@@ -169,6 +182,7 @@ func (RevokeDone) command()       {}
 func (Register) command()         {}
 func (Leave) command()            {}
 func (Rotate) command()           {}
+func (Reported) command()         {}
 func (RevokeActive) command()     {}
 func (Release) command()          {}
 func (PollDone) command()         {}

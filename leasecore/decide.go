@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/leasesvc/leasesvc/events"
 )
@@ -28,7 +29,7 @@ func Decide(d *Draft, at At, c Command) ([]events.Event, error) {
 // begins tells whether a command's whole point is to begin something.
 func begins(c Command) bool {
 	switch c.(type) {
-	case Rotate, Adopt, Reissue:
+	case Rotate, Reported, Adopt, Reissue:
 		return true
 	default:
 		return false
@@ -84,6 +85,8 @@ func (w *decision) decide(c Command) error {
 		return w.leave(c)
 	case Rotate:
 		return w.rotate(c)
+	case Reported:
+		return w.reported(c)
 	case RevokeActive:
 		return w.revokeActive(c)
 	case PollDone:
@@ -399,10 +402,33 @@ func (w *decision) rotate(c Rotate) error {
 	if n.Candidate != 0 {
 		return fmt.Errorf("%s: %w: lease %d is on its way already", c.Name, ErrBusy, n.Candidate)
 	}
-	if why := w.mayAcquire(n, false); why != "" {
+	if why := w.mayAcquire(n, events.ReasonRotate, false); why != "" {
 		return fmt.Errorf("%s: %w: %s", c.Name, ErrWaiting, why)
 	}
 	w.request(n, events.ReasonRotate)
+	w.settle(c.Name)
+	return nil
+}
+
+// reported has a successor asked for, unless one is on its way (C58).
+func (w *decision) reported(c Reported) error {
+	n := w.Name(c.Name)
+	switch {
+	case n == nil || n.Definition == nil:
+		return fmt.Errorf("%s: %w", c.Name, ErrUnknownName)
+	case c.Lease == 0 || n.Active != c.Lease:
+		return fmt.Errorf("%s: %w: lease %d is not the active one", c.Name, ErrStale, c.Lease)
+	case n.Candidate != 0 || n.Handover != nil || n.Successor == events.ReasonReported:
+		return nil
+	}
+	if next := n.ReportedAt.Add(ReportCooldown); w.at.Now.Before(next) {
+		return fmt.Errorf("%s: %w: it was asked for anew after a report at %s already, the next time is %s", c.Name, ErrWaiting,
+			n.ReportedAt.UTC().Format(time.RFC3339), next.UTC().Format(time.RFC3339))
+	}
+	if why := w.mayAcquire(n, events.ReasonReported, false); why != "" {
+		return fmt.Errorf("%s: %w: %s", c.Name, ErrWaiting, why)
+	}
+	w.request(n, events.ReasonReported)
 	w.settle(c.Name)
 	return nil
 }
@@ -447,7 +473,7 @@ func (w *decision) adopt(c Adopt) error {
 func (w *decision) reissue() {
 	for _, name := range w.sortedNames() {
 		n := w.Name(name)
-		if n.Definition == nil || n.Active == 0 || n.Candidate != 0 || n.Handover != nil || w.mayAcquire(n, false) != "" || w.at.Draining {
+		if n.Definition == nil || n.Active == 0 || n.Candidate != 0 || n.Handover != nil || w.mayAcquire(n, events.ReasonReissue, false) != "" || w.at.Draining {
 			continue
 		}
 		w.request(n, events.ReasonReissue)

@@ -236,6 +236,9 @@ type Name struct {
 	// with a lower good_for in this epoch; 0: there was none. Its holder promises
 	// that much until it knows the new one to be in the log, and never may.
 	PromisedFor time.Duration
+	// ReportedAt is when a successor was last requested because a consumer
+	// reported the active lease to be refused (C58).
+	ReportedAt time.Time
 	// Spent is when the budget of acquisitions would be whole again if nothing
 	// more was acquired (C34).
 	Spent time.Time

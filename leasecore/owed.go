@@ -297,7 +297,7 @@ func (s *State) Story(name string, now time.Time) string {
 	}
 	w := &decision{Draft: NewDraft(s), at: At{Now: now}}
 	if reason := n.need(now); reason != "" {
-		if why := w.mayAcquire(n, true); why != "" {
+		if why := w.mayAcquire(n, reason, true); why != "" {
 			return "waiting: " + why
 		}
 	}

@@ -314,7 +314,7 @@ func (w *decision) stepHeld(n *Name, l *Lease) bool {
 // stepNeed requests a lease when the name needs one and may get one.
 func (w *decision) stepNeed(n *Name) bool {
 	reason := n.need(w.at.Now)
-	if w.at.Draining || reason == "" || w.mayAcquire(n, true) != "" {
+	if w.at.Draining || reason == "" || w.mayAcquire(n, reason, true) != "" {
 		return false
 	}
 	w.request(n, reason)
@@ -343,8 +343,8 @@ func (n *Name) need(now time.Time) string {
 	return ""
 }
 
-// mayAcquire tells why no lease may be requested now; "": it may.
-func (w *decision) mayAcquire(n *Name, byItself bool) string {
+// mayAcquire tells why no lease may be requested for a reason now; "": it may.
+func (w *decision) mayAcquire(n *Name, reason string, byItself bool) string {
 	if p := n.blocking(); p != nil && !w.dueAgain(p) {
 		return fmt.Sprintf("the last attempt failed (%s), the next one is due at %s", p.Failure.Kind, p.At.UTC().Format(time.RFC3339)) // L4
 	}
@@ -355,7 +355,7 @@ func (w *decision) mayAcquire(n *Name, byItself bool) string {
 	if n.Definition.NeedsConsumer() && len(n.Consumers) == 0 && (byItself || n.Active == 0) {
 		return "only a consumer can prove this credential, and none has registered"
 	}
-	if k, many := n.kept(); many > 1 || many == 1 && !n.nearEnd(w.at.Now) {
+	if k, many := n.kept(); many > 1 || many == 1 && reason != events.ReasonReported && !n.nearEnd(w.at.Now) {
 		return fmt.Sprintf("lease %d was rolled back and a consumer may still live on it", k) // L22
 	}
 	return ""

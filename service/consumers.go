@@ -44,6 +44,8 @@ func (e *endpoints) refusal(err error) wire.Refusal {
 		return wire.Refusal{Code: wire.CodeUnknownName, Message: "no definition has this name"}
 	case errors.Is(err, leasecore.ErrNotAConsumer):
 		return wire.Refusal{Code: wire.CodeForbidden, Message: "the definition does not name this consumer with this key"}
+	case errors.Is(err, leasecore.ErrWaiting):
+		return wire.Refusal{Code: wire.CodeWaiting, Message: err.Error()}
 	case errors.Is(err, ErrBusy):
 		return wire.Refusal{Code: wire.CodeBusy, Message: "too much is in flight; ask again"}
 	case errors.Is(err, errNotLeading):
@@ -257,20 +259,29 @@ func (e *endpoints) left(ctx context.Context, r micro.Request) ([]byte, error) {
 }
 
 // refused takes a report that a server refused the committed credential (C58).
-// For now it is said and nothing more; a reissue with a cool-down comes with
-// the full protocol.
-func (e *endpoints) refused(_ context.Context, r micro.Request) {
+func (e *endpoints) refused(ctx context.Context, r micro.Request) {
+	body, err := e.reported(ctx, r)
+	e.tell(r, body, err)
+}
+
+func (e *endpoints) reported(ctx context.Context, r micro.Request) ([]byte, error) {
 	signed, err := handover.SignedFrom(r.Subject(), r.Headers(), r.Data())
 	if err != nil {
-		e.tell(r, nil, err)
-		return
+		return nil, err
 	}
 	report, err := handover.VerifyRefused(signed, e.allowed(signed.Name), e.term.svc.cfg.InsecureConsumers)
 	if err != nil {
-		e.tell(r, nil, err)
-		return
+		return nil, err
 	}
-	e.term.log.Error("a consumer reports that its credential is refused", "name", report.Name, "consumer", report.Consumer, "lease", report.Lease, "reason", report.Reason)
-	body, err := wire.Encode(wire.Left{Incarnation: report.Incarnation})
-	e.tell(r, body, err)
+	log := e.term.log.With("name", report.Name, "consumer", report.Consumer, "lease", report.Lease, "reason", report.Reason)
+	_, err = e.term.do(ctx, leasecore.Reported{Name: report.Name, Lease: report.Lease}, consumerActor(report.Consumer, report.Proven), nil)
+	switch {
+	case errors.Is(err, leasecore.ErrStale): // it was replaced since: what the reporter wants
+	case err != nil:
+		log.Error("a consumer reports that its credential is refused, and nothing is done", "error", err)
+		return nil, err
+	default:
+		log.Error("a consumer reports that its credential is refused: a successor is on its way")
+	}
+	return wire.Encode(wire.Left{Incarnation: report.Incarnation})
 }

@@ -3,12 +3,15 @@ package service_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/leasesvc/leasesvc/consumer"
 	"github.com/leasesvc/leasesvc/devvault"
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/handover/wire"
 	"github.com/leasesvc/leasesvc/leasecore"
 	"github.com/leasesvc/leasesvc/service"
 )
@@ -116,5 +119,40 @@ func TestL54_PresenceDecides(t *testing.T) {
 		if _, err := reader.Get(aBit(t), c.name, c.key); !errors.Is(err, c.err) {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// TestC58_AReportedCredentialIsReplaced: once, however often it is said.
+func TestC58_AReportedCredentialIsReplaced(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "1h", "2h")
+	r.definitions(1, otherDefinition)
+	r.run("state-a")
+	r.await("a lease", func() bool { return r.active("other") == 1 })
+	reader := r.reader()
+	c, err := reader.Get(aBit(t), "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := errors.New("28P01: role does not exist")
+	if err := reader.ReportRefused(aBit(t), c, refused); err != nil {
+		t.Fatal(err)
+	}
+	r.await("a successor", func() bool { return r.active("other") == 2 })
+	if err := reader.ReportRefused(aBit(t), c, refused); err != nil { // it has been replaced
+		t.Error(err)
+	}
+	if c, err = reader.Get(aBit(t), "other"); err != nil || c.Lease != 2 {
+		t.Fatalf("%v, %v", c, err)
+	}
+	err = reader.ReportRefused(aBit(t), c, refused)
+	var told wire.Refusal
+	if !errors.As(err, &told) || told.Code != wire.CodeWaiting {
+		t.Errorf("%v", err)
+	}
+	asked := r.events(events.TypeRequested)
+	if len(asked) != 2 || asked[1].Data.(*events.Requested).Reason != events.ReasonReported ||
+		!strings.HasPrefix(asked[1].Actor.Name, "consumer/") {
+		t.Errorf("%+v", asked)
 	}
 }

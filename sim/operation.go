@@ -11,7 +11,7 @@ import (
 // operate does what an operator or an application's owner would.
 func (w *world) operate() {
 	name := w.names[w.choice.below(len(w.names))]
-	switch w.choice.weighted([]int{40, 8, 12, 6, 10, 8, 12, 4, 4, 3, 1}) {
+	switch w.choice.weighted([]int{40, 8, 12, 6, 10, 8, 12, 4, 4, 3, 1, 8}) {
 	case 0:
 		w.ask(leasecore.Rotate{Name: name})
 	case 1:
@@ -48,6 +48,10 @@ func (w *world) operate() {
 		w.ask(leasecore.Reissue{})
 	case 10:
 		w.ask(leasecore.Shutdown{})
+	case 11: // a consumer says that the active lease is refused (C58)
+		if n := w.truth.State().Name(name); n != nil && n.Active != 0 {
+			w.ask(leasecore.Reported{Name: name, Lease: n.Active})
+		}
 	}
 }
 

@@ -35,6 +35,9 @@ const (
 	CodeMalformed Code = "malformed"
 	// CodeBusy: too much is in flight. Ask again.
 	CodeBusy Code = "busy"
+	// CodeWaiting: a report of a refused credential (C58) has nothing done now;
+	// the message says why and when. Asking again before is of no use.
+	CodeWaiting Code = "waiting"
 	// CodeUnavailable: the holder cannot answer now. Ask again.
 	CodeUnavailable Code = "unavailable"
 )
