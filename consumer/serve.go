@@ -102,6 +102,10 @@ type serving struct {
 	askAt    time.Time // when the next one is due
 	again    pace
 	refusal  error // why the last registration failed
+	// lost is how often the connection came back after a loss; heard is up to
+	// which of them a registration that began later was answered. While they
+	// differ, the holder may have taken us for gone.
+	lost, heard int
 
 	// taken is the last that was taken (P10): its n is the highest.
 	taken task
@@ -119,6 +123,7 @@ type registered struct {
 	inc    *incarnation
 	answer wire.Answer
 	at     time.Time
+	lost   int // see serving.lost, when it was sent
 	err    error
 }
 
@@ -152,14 +157,14 @@ func (s *serving) run(ctx context.Context) error {
 				back = nil
 				continue
 			}
-			s.askAt = time.Now() // we may have been taken for gone meanwhile
+			s.reconnected()
 		case <-due:
 			s.asking = true
-			go func(i *incarnation, replaces string) {
+			go func(i *incarnation, replaces string, lost int) {
 				at := time.Now()
 				answer, err := s.c.register(calls, s.name, i, replaces)
-				s.registered <- registered{i, answer, at, err}
-			}(s.inc, s.replaces)
+				s.registered <- registered{i, answer, at, lost, err}
+			}(s.inc, s.replaces, s.lost)
 		case r := <-s.registered:
 			s.asking = false
 			if err := s.hear(calls, r); err != nil {
@@ -193,7 +198,7 @@ func (s *serving) hear(ctx context.Context, r registered) error {
 	if !s.answered {
 		s.log.Info("registered", "incarnation", s.inc.id, "epoch", r.answer.Epoch, "n", r.answer.N, "lease", r.answer.Lease)
 	}
-	s.answered, s.replaces, s.swaps = true, "", 0
+	s.answered, s.replaces, s.swaps, s.heard = true, "", 0, r.lost
 	s.c.nowServing(s.name, s.inc.id)
 	t, err := taskOfAnswer(r.answer, r.at)
 	switch {
@@ -208,10 +213,18 @@ func (s *serving) hear(ctx context.Context, r registered) error {
 	return nil
 }
 
+// reconnected has us register again at once: we may have been taken for gone
+// meanwhile.
+func (s *serving) reconnected() {
+	s.lost++
+	s.askAt = time.Now()
+}
+
 // settle decides when to register again: soon while something is open that the
 // holder should tell us, else as a sign of life.
 func (s *serving) settle() {
 	switch {
+	case s.lost > s.heard: // when it is due was decided when we were back, or failed since
 	case !s.verdictBy.IsZero():
 		s.askAt = later(s.verdictBy, time.Now().Add(s.again.next()))
 	case s.running == nil && s.taken.n > 0 && s.taken.said == "":
