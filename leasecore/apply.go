@@ -76,6 +76,11 @@ func applyDefinition(t target, e *events.Event, d *events.Applied) {
 	n.Definition = d.Definition
 }
 
+// lasting has the reasons of a request that its own attempt is the only trace of.
+var lasting = map[string]bool{
+	events.ReasonAnew: true, events.ReasonReported: true, events.ReasonRotate: true, events.ReasonReissue: true,
+}
+
 // promise keeps what readers may have been promised under an earlier definition.
 func (n *Name) promise(until time.Time) {
 	if until.After(n.PromisedUntil) {
@@ -105,7 +110,7 @@ func applyToName(t target, e *events.Event) (why string) {
 			if d.Reason == events.ReasonReported {
 				n.ReportedAt = e.Time
 			}
-			if (d.Reason == events.ReasonAnew || d.Reason == events.ReasonReported) && n.Successor == "" {
+			if lasting[d.Reason] && (n.Successor == "" || d.Reason == events.ReasonReported) {
 				n.Successor = d.Reason // asked for again if this comes to nothing
 			}
 		}
@@ -275,6 +280,9 @@ func applyHandover(t target, n *Name, l *Lease, e *events.Event) string {
 		}
 		n.postpone(l, h.Failure, d.Retry)
 		n.Handover = nil
+		if n.Successor == events.ReasonRotate || n.Successor == events.ReasonReissue {
+			n.Successor = "" // somebody asked, and this is the answer
+		}
 		if d.Safe {
 			n.retire(l)
 		} else {

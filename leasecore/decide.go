@@ -192,6 +192,27 @@ func (w *decision) acquireDone(c AcquireDone) error {
 	return nil
 }
 
+// reissuable tells whether there is a lease to ask a successor for, and none is
+// on its way.
+func (n *Name) reissuable() bool {
+	return n.Definition != nil && n.Active != 0 && n.Candidate == 0 && n.Handover == nil
+}
+
+// PassedOver gives, in the order of the names, those that a [Reissue] at this
+// time asks no successor for though they have an active lease, each with why.
+func (s *State) PassedOver(now time.Time) []string {
+	var out []string
+	w := &decision{Draft: NewDraft(s), at: At{Now: now}}
+	for _, name := range s.SortedNames() {
+		if n := s.names[name]; n.reissuable() {
+			if why := w.mayAcquire(n, events.ReasonReissue, false); why != "" {
+				out = append(out, name+": "+why)
+			}
+		}
+	}
+	return out
+}
+
 // beingRevoked tells whether a lease of ours under a lease id is being revoked:
 // what is staged under it would be dead as soon as the call lands.
 func (w *decision) beingRevoked(vault, id string) bool {
@@ -473,7 +494,7 @@ func (w *decision) adopt(c Adopt) error {
 func (w *decision) reissue() {
 	for _, name := range w.sortedNames() {
 		n := w.Name(name)
-		if n.Definition == nil || n.Active == 0 || n.Candidate != 0 || n.Handover != nil || w.mayAcquire(n, events.ReasonReissue, false) != "" || w.at.Draining {
+		if !n.reissuable() || w.mayAcquire(n, events.ReasonReissue, false) != "" || w.at.Draining {
 			continue
 		}
 		w.request(n, events.ReasonReissue)

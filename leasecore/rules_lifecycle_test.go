@@ -1,6 +1,7 @@
 package leasecore_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -148,6 +149,31 @@ func TestL52_ReissueAll(t *testing.T) {
 	}
 	if l := w.state.Name("a").Committed(w.now); l == nil || l.No != 1 {
 		t.Fatal("the lease before is gone already")
+	}
+	if over := w.state.PassedOver(w.now); len(over) != 1 || !strings.HasPrefix(over[0], "c: the last attempt failed (down)") {
+		t.Fatalf("passed over is %q", over)
+	}
+}
+
+// TestL52_ItIsAskedForUntilThereIsOne: an attempt that comes to nothing is made
+// again, one that the consumers refuse is not.
+func TestL52_ItIsAskedForUntilThereIsOne(t *testing.T) {
+	for reason, c := range map[string]leasecore.Command{
+		events.ReasonReissue: leasecore.Reissue{}, events.ReasonRotate: leasecore.Rotate{Name: orders},
+	} {
+		w := underway(t, consumed)
+		says(t, w.do(c), "requested/2")
+		says(t, w.do(leasecore.AcquireDone{Name: orders, Lease: 2, Err: went("transient")}), "acquire-failed/2")
+		says(t, w.takeOver(), "")
+		says(t, w.pass(time.Second), "requested/3")
+		if r, _ := last[*events.Requested](w); r.Reason != reason || r.Replaces != 1 {
+			t.Fatalf("%+v", r)
+		}
+		w.offer(3)
+		w.do(w.answer("A", false))
+		says(t, w.confirm("A"), "rolled-back/3 revoking/3")
+		says(t, w.pass(time.Minute), "")
+		w.active(1)
 	}
 }
 

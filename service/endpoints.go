@@ -235,12 +235,18 @@ func (e *endpoints) revoke(ctx context.Context, r micro.Request) {
 }
 
 func (e *endpoints) reissue(ctx context.Context, r micro.Request) {
-	seq, err := e.decide(ctx, leasecore.Reissue{}, operator(api.OpReissue))
+	done, err := e.term.do(ctx, leasecore.Reissue{}, operator(api.OpReissue), func(s *leasecore.State) any {
+		done := api.Done{Seq: s.LastSeq, Says: "successors of the active leases are being acquired"}
+		if over := s.PassedOver(e.term.svc.clock.Now()); len(over) > 0 {
+			done.Says += ", but not of " + strings.Join(over, "; ")
+		}
+		return done
+	})
 	if err != nil {
 		e.refuse(r, err)
 		return
 	}
-	e.respond(r, api.Done{Seq: seq, Says: "successors of the active leases are being acquired"})
+	e.respond(r, done)
 }
 
 func (e *endpoints) stepDown(_ context.Context, r micro.Request) {
