@@ -107,6 +107,19 @@ func TestL26_ASharedLeaseIDLives(t *testing.T) {
 	}
 }
 
+// TestL26_AdoptedUnderTheSameID: what is adopted and what it replaces are seen to
+// share the lease id within the one decision that does both.
+func TestL26_AdoptedUnderTheSameID(t *testing.T) {
+	w := begin(t, func(d *events.Definition) { d.GoodFor = events.WholeSeconds(0) })
+	w.activate(1, id("X"))
+	says(t, w.do(adoption(w, "X")), "adopted/2 handover-started/2 installed/2 retired/1 revoked/1")
+	if r, _ := last[*events.Revoked](w); !r.Shared {
+		t.Fatal("Vault is asked to revoke the active lease")
+	}
+	w.owes("")
+	w.active(2)
+}
+
 // TestL26_AnotherConnectionIsAnotherLease: the same id of two Vaults is not
 // shared.
 func TestL26_AnotherConnectionIsAnotherLease(t *testing.T) {

@@ -199,6 +199,10 @@ func (s *State) promised(n *Name, l *Lease) time.Time {
 	return latest(since.Add(l.GoodFor), n.PromisedUntil, s.redefined[n.Name])
 }
 
+func without(owners []owner, o owner) []owner {
+	return slices.DeleteFunc(owners, func(other owner) bool { return other == o })
+}
+
 // latest gives the last of some times.
 func latest(t time.Time, more ...time.Time) time.Time {
 	for _, m := range more {
@@ -235,7 +239,7 @@ func (s *State) disown(l *Lease, name string) {
 		return
 	}
 	key := leaseID{l.Vault, l.LeaseID}
-	rest := slices.DeleteFunc(s.owners[key], func(o owner) bool { return o == owner{name, l.No} })
+	rest := without(s.owners[key], owner{name, l.No})
 	if len(rest) == 0 {
 		delete(s.owners, key)
 		return
@@ -252,10 +256,12 @@ type Draft struct {
 	base  *State
 	h     Head
 	names map[string]*Name // nil value: dropped
+	// owners holds those of the lease ids whose owners the draft changes.
+	owners map[leaseID][]owner
 }
 
 // NewDraft begins a draft over a state.
-func NewDraft(s *State) *Draft { return &Draft{base: s, h: s.Head, names: map[string]*Name{}} }
+func NewDraft(s *State) *Draft { return &Draft{base: s, h: s.Head, names: map[string]*Name{}, owners: map[leaseID][]owner{}} }
 
 // Name gives a name's state as the draft has it.
 func (d *Draft) Name(name string) *Name {
@@ -303,9 +309,22 @@ func (d *Draft) create(name string) *Name {
 func (d *Draft) drop(name string)                 { d.names[name] = nil }
 func (d *Draft) forgetConfirmations()             {}
 func (d *Draft) forgetIncarnation(string, string) {}
-func (d *Draft) own(*Lease, string)               {}
-func (d *Draft) disown(*Lease, string)            {}
-func (d *Draft) ownersOf(l *Lease) []owner        { return d.base.ownersOf(l) }
+func (d *Draft) own(l *Lease, name string) {
+	if l.LeaseID != "" {
+		d.owners[leaseID{l.Vault, l.LeaseID}] = append(slices.Clip(d.ownersOf(l)), owner{name, l.No})
+	}
+}
+func (d *Draft) disown(l *Lease, name string) {
+	if l.LeaseID != "" {
+		d.owners[leaseID{l.Vault, l.LeaseID}] = without(slices.Clone(d.ownersOf(l)), owner{name, l.No})
+	}
+}
+func (d *Draft) ownersOf(l *Lease) []owner {
+	if o, ok := d.owners[leaseID{l.Vault, l.LeaseID}]; ok {
+		return o
+	}
+	return d.base.ownersOf(l)
+}
 
 // sharer gives another lease that goes on under the lease id of l (L26); nil:
 // there is none. One that is being revoked counts: it is told to Vault once.
