@@ -117,7 +117,10 @@ func applyToName(t target, e *events.Event) (why string) {
 	case *events.Adopted:
 		l := Lease{State: Requested, Vault: d.Vault, Path: d.Path, Reason: reasonAdopted, Forced: true}
 		if why = n.candidate(t, e, l); why == "" {
-			why = applyAcquired(t, n, n.Lease(e.Lease), &d.Acquired)
+			l := n.Lease(e.Lease)
+			if why = applyAcquired(t, n, l, &d.Acquired); why == "" {
+				joinOwner(t, l)
+			}
 		}
 	default:
 		l := n.Lease(e.Lease)
@@ -314,13 +317,16 @@ func (n *Name) install(h *Head, l *Lease, e *events.Event, d *events.Installed) 
 func applyUpkeep(t target, n *Name, l *Lease, e *events.Event) string {
 	switch d := e.Data.(type) {
 	case *events.Renewed:
-		l.GrantedAt, l.TTL, l.Renewable, l.Short = d.SentAt, d.TTL.Duration(), d.Renewable, d.Short
-		l.Retry = events.Retry{}
-		if d.GuardTTL.Sign() > 0 {
-			l.GuardAt, l.GuardTTL = d.SentAt, d.GuardTTL.Duration()
-		}
-		if d.Short && n.Active == l.No {
-			n.Successor = events.ReasonShortGrant
+		n.applyRenewed(l, d)
+		for _, o := range t.ownersOf(l) { // they are one lease in Vault (L26), which a renewal may make shorter
+			if o == (owner{n.Name, l.No}) {
+				continue
+			}
+			if other := t.edit(o.name); other != nil {
+				if h := other.Lease(o.no); h != nil && h.State != Retired && h.State != Revoking {
+					other.applyRenewed(h, d)
+				}
+			}
 		}
 		n.renewalTried(l)
 	case *events.RenewFailed:
@@ -362,6 +368,17 @@ func applyUpkeep(t target, n *Name, l *Lease, e *events.Event) string {
 	return ""
 }
 
+func (n *Name) applyRenewed(l *Lease, d *events.Renewed) {
+	l.GrantedAt, l.TTL, l.Renewable, l.Short = d.SentAt, d.TTL.Duration(), d.Renewable, d.Short
+	l.Retry = events.Retry{}
+	if d.GuardTTL.Sign() > 0 && l.Guard != "" {
+		l.GuardAt, l.GuardTTL = d.SentAt, d.GuardTTL.Duration()
+	}
+	if d.Short && n.Active == l.No {
+		n.Successor = events.ReasonShortGrant
+	}
+}
+
 func (n *Name) applyRetired(l *Lease, d *events.Retired) string {
 	switch l.State {
 	case Active:
@@ -383,6 +400,23 @@ func (n *Name) applyRetired(l *Lease, d *events.Retired) string {
 	}
 	n.retire(l)
 	return ""
+}
+
+// joinOwner has a lease that was adopted under a lease id which another one of
+// ours has too live as long as that one, and hang on its guard: they are one
+// lease in Vault (L26), of which we know more than who had it adopted.
+func joinOwner(t target, l *Lease) {
+	for _, o := range t.ownersOf(l) {
+		other := t.Name(o.name)
+		if other == nil {
+			continue
+		}
+		if h := other.Lease(o.no); h != nil && h != l && h.State != Retired {
+			l.GrantedAt, l.TTL, l.Renewable, l.Short = h.GrantedAt, h.TTL, h.Renewable, h.Short
+			l.Guard, l.GuardAt, l.GuardTTL, l.GuardExtended = h.Guard, h.GuardAt, h.GuardTTL, h.GuardExtended
+			return
+		}
+	}
 }
 
 // letGo closes a lease whose lease id lives on under another one of ours; that

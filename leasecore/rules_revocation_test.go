@@ -120,6 +120,47 @@ func TestL26_AdoptedUnderTheSameID(t *testing.T) {
 	w.active(2)
 }
 
+// TestL26_AdoptedUnderAnIDThatIsOurs: it lives as long as that one does, whatever
+// who had it adopted says, and hangs on the same guard.
+func TestL26_AdoptedUnderAnIDThatIsOurs(t *testing.T) {
+	w := begin(t)
+	w.activate(1, id("X"), guarded)
+	ends, _ := w.lease(1).Expires()
+	w.pass(time.Second)
+	w.do(adoption(w, "X"))
+	l := w.lease(2)
+	if l.Guard != w.lease(1).Guard || !l.GuardExtended {
+		t.Fatalf("guard %q, extended %t", l.Guard, l.GuardExtended)
+	}
+	if until, _ := l.Expires(); !until.Equal(ends) {
+		t.Fatalf("it ends at %s, the lease that it is at %s", until, ends)
+	}
+}
+
+// TestL26_ARenewalConcernsEverybody: it may well make the one lease in Vault
+// shorter than the others believe.
+func TestL26_ARenewalConcernsEverybody(t *testing.T) {
+	w := newWorld(t)
+	w.open(10, "a")
+	w.defineAll(map[string]events.Definition{"billing": definition("billing"), orders: definition(orders)})
+	d := w.grant(1, id("X"), ttl("100"))
+	d.Name = "billing"
+	w.do(d)
+	w.activate(2, id("X"), ttl("1000"))
+	if got := w.state.Sharing("billing", 1); len(got) != 1 || got[0] != orders {
+		t.Fatalf("shared with %q", got)
+	}
+	w.pass(50 * time.Second)
+	r := w.renewed(1, "100")
+	r.Name = "billing"
+	w.do(r)
+	a, _ := w.state.Name("billing").Lease(1).Expires()
+	b, _ := w.lease(2).Expires()
+	if want := w.now.Add(100 * time.Second); !a.Equal(want) || !b.Equal(want) {
+		t.Fatalf("they end at %s and %s, want %s", a, b, want)
+	}
+}
+
 // TestL26_AnotherConnectionIsAnotherLease: the same id of two Vaults is not
 // shared.
 func TestL26_AnotherConnectionIsAnotherLease(t *testing.T) {

@@ -199,6 +199,26 @@ func (s *State) promised(n *Name, l *Lease) time.Time {
 	return latest(since.Add(l.GoodFor), n.PromisedUntil, s.redefined[n.Name])
 }
 
+// Sharing gives the other names with a lease under the lease id of this one: what
+// its next event says of the lease id concerns them too (L26).
+func (s *State) Sharing(name string, lease uint64) []string {
+	n := s.names[name]
+	if n == nil {
+		return nil
+	}
+	l := n.Lease(lease)
+	if l == nil || l.LeaseID == "" {
+		return nil
+	}
+	var names []string
+	for _, o := range s.ownersOf(l) {
+		if o.name != name {
+			names = append(names, o.name)
+		}
+	}
+	return names
+}
+
 func without(owners []owner, o owner) []owner {
 	return slices.DeleteFunc(owners, func(other owner) bool { return other == o })
 }

@@ -196,6 +196,7 @@ func (t *term) append(ctx context.Context, evs []events.Event) (landed bool, err
 
 // apply makes one event of the log part of the state.
 func (t *term) apply(e *events.Event) error {
+	sharing := t.projection.State().Sharing(e.Name, e.Lease)
 	if err := t.projection.Adopt(e); err != nil {
 		return err
 	}
@@ -211,6 +212,9 @@ func (t *term) apply(e *events.Event) error {
 	hitAfter(e.Type())
 	if e.Name != events.EpochName && e.Name != events.DefinitionsName {
 		t.dirty[e.Name] = true
+	}
+	for _, name := range sharing {
+		t.dirty[name] = true
 	}
 	return nil
 }

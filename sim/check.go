@@ -104,6 +104,9 @@ func (w *world) checkEvent(e *events.Event, was before) {
 		if w.secretIn(d.Public) {
 			w.failf("I7", "acquired names a secret value")
 		}
+	case *events.Adopted:
+		w.proofs[e.Lease] = &proofs{fingerprint: d.Fingerprint}
+		w.adopted[d.LeaseID] = true
 	case *events.AcquireFailed:
 		w.plans(e.Name, was, d.Retry)
 		w.checkClosed(e)
@@ -261,22 +264,25 @@ func (w *world) incarnation(id string) *application {
 
 // owned tells whether the log owns a grant of Vault's.
 func (w *world) owned(g *grant) bool {
-	n := w.truth.State().Name(g.name)
-	if n == nil {
-		return false
+	for _, o := range g.owners {
+		if n := w.truth.State().Name(o.name); n != nil {
+			if l := n.Lease(o.no); l != nil && l.State != leasecore.Requested && l.LeaseID == g.id {
+				return true
+			}
+		}
 	}
-	l := n.Lease(g.no)
-	return l != nil && l.State != leasecore.Requested && l.LeaseID == g.id
+	return false
 }
 
 // checkClosed holds I3: what the log closes is dead in Vault, or hangs on a
 // guard that nobody extended.
 func (w *world) checkClosed(e *events.Event) {
 	for _, g := range w.vault.grants {
-		if g.no != e.Lease || !g.alive(w.now) || g.id == "" || w.owned(g) {
+		if !g.under(e.Lease) || !g.alive(w.now) || g.id == "" || w.owned(g) {
 			continue
 		}
 		switch {
+		case g.elsewhere && !w.adopted[g.id]:
 		case g.guard != nil && !g.guard.extended:
 		case g.guard == nil && (!g.told || e.Type() == events.TypeOrphaned): // no guard, and nobody knows: named, not helped
 		default:
@@ -287,18 +293,30 @@ func (w *world) checkClosed(e *events.Event) {
 
 // checkRevocation holds I4 at the moment when Vault revokes.
 func (w *world) checkRevocation(g *grant) {
-	n := w.truth.State().Name(g.name)
-	if n != nil {
-		if n.Active == g.no {
-			w.failf("I4", "the active lease %d of %s is revoked in Vault", g.no, g.name)
-		}
-		if l := n.Lease(g.no); l != nil && l.State != leasecore.Revoking {
-			w.failf("I4", "lease %d is revoked in Vault, in the log it is %s", g.no, l.State)
-		}
+	for _, o := range g.owners {
+		w.checkRevocationOf(g, o)
 	}
-	w.checkUnused(g.name, g.no, "Vault revokes it")
-	if p, ok := w.promises[g.no]; ok && w.excused[g.no] == "" && w.now.Before(p.until.Add(p.jumped-w.jumped)) {
-		w.failf("good_for", "lease %d is revoked %s before what a reader was promised", g.no, p.until.Sub(w.now))
+}
+
+func (w *world) checkRevocationOf(g *grant, o owner) {
+	n := w.truth.State().Name(o.name)
+	if n == nil {
+		return
+	}
+	l := n.Lease(o.no)
+	if l == nil || l.LeaseID != g.id {
+		if len(g.owners) > 1 || g.elsewhere {
+			return // its adoption came to nothing, or it let go (L26)
+		}
+	} else if l.State != leasecore.Revoking && (len(g.owners) == 1 || l.State != leasecore.Retired) {
+		w.failf("I4", "lease %d is revoked in Vault, in the log it is %s", o.no, l.State)
+	}
+	if n.Active == o.no {
+		w.failf("I4", "the active lease %d of %s is revoked in Vault", o.no, o.name)
+	}
+	w.checkUnused(o.name, o.no, "Vault revokes it")
+	if p, ok := w.promises[o.no]; ok && w.excused[o.no] == "" && w.now.Before(p.until.Add(p.jumped-w.jumped)) {
+		w.failf("good_for", "lease %d is revoked %s before what a reader was promised", o.no, p.until.Sub(w.now))
 	}
 }
 

@@ -453,5 +453,6 @@ func (j *job) revoke() leasecore.Command {
 		}
 	}
 	delete(w.store, j.lease.No)
+	w.purged[j.lease.No] = true
 	return done
 }

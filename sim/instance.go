@@ -66,6 +66,7 @@ type request struct {
 	job     *job // whose outcome it is
 	confirm bool // the job's incarnation confirmed the job's n
 	done    func(s *leasecore.State, err error)
+	adopts  *grant // what an Adopt takes over
 }
 
 func newInstance(w *world, i int) *instance {

@@ -11,7 +11,7 @@ import (
 // operate does what an operator or an application's owner would.
 func (w *world) operate() {
 	name := w.names[w.choice.below(len(w.names))]
-	switch w.choice.weighted([]int{40, 8, 12, 6, 10, 8, 12, 4, 4, 3, 1, 8}) {
+	switch w.choice.weighted([]int{40, 8, 12, 6, 10, 8, 12, 4, 4, 3, 1, 8, 5}) {
 	case 0:
 		w.ask(leasecore.Rotate{Name: name})
 	case 1:
@@ -51,6 +51,12 @@ func (w *world) operate() {
 	case 11: // a consumer says that the active lease is refused (C58)
 		if n := w.truth.State().Name(name); n != nil && n.Active != 0 {
 			w.ask(leasecore.Reported{Name: name, Lease: n.Active})
+		}
+	case 12:
+		if t := w.choose(func(t *instance) bool { return t.role == leading }); t != nil {
+			g := w.vault.adoptable()
+			w.notef("operator: adopt %s as %s", g.id, name)
+			t.queue = append(t.queue, request{command: leasecore.Adopt{Name: name}, adopts: g})
 		}
 	}
 }

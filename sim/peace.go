@@ -153,14 +153,13 @@ func (w *world) checkEnd() {
 		if !g.alive(w.now) || g.id == "" {
 			continue
 		}
-		n := s.Name(g.name)
 		switch {
-		case n != nil && n.Active == g.no && n.Lease(g.no).LeaseID == g.id:
-		case n != nil && n.Active != 0 && w.liedAbout(n.Lease(n.Active)) && w.owned(g):
+		case slices.ContainsFunc(g.owners, func(o owner) bool { return w.needs(s.Name(o.name), o.no, g) }):
+		case g.elsewhere && !w.adopted[g.id]:
 		case g.guard == nil && !w.owned(g) && g.last.After(w.now) && !g.told: // nobody could know of it
 		case g.guard == nil && w.orphaned(g):
 		default:
-			w.failf("I3", "lease %s (number %d of %s) lives on in Vault and nobody uses it", g.id, g.no, g.name)
+			w.failf("I3", "lease %s of %v lives on in Vault and nobody uses it", g.id, g.owners)
 		}
 	}
 	for no := range w.store {
@@ -168,6 +167,19 @@ func (w *world) checkEnd() {
 			w.failf("I3", "the sealed values of lease %d are left behind", no)
 		}
 	}
+}
+
+// needs tells whether a grant is what a name has active, or may be kept because
+// nobody can know how long that lives.
+func (w *world) needs(n *leasecore.Name, no uint64, g *grant) bool {
+	if n == nil || n.Active == 0 {
+		return false
+	}
+	if n.Active == no && n.Lease(no).LeaseID == g.id {
+		return true
+	}
+	l := n.Lease(no)
+	return l != nil && l.LeaseID == g.id && w.liedAbout(n.Lease(n.Active))
 }
 
 // checkFollows holds P14: in peace everybody is on what is committed.
@@ -195,7 +207,7 @@ func (w *world) liedAbout(l *leasecore.Lease) bool {
 // that it could not account for.
 func (w *world) orphaned(g *grant) bool {
 	for s := uint64(1); s <= w.log.last(); s++ {
-		if e := w.log.at(s).event; e.Lease == g.no && e.Type() == "orphaned" {
+		if e := w.log.at(s).event; g.under(e.Lease) && e.Type() == "orphaned" {
 			return true
 		}
 	}
@@ -212,11 +224,12 @@ func (w *world) owns(no uint64) bool {
 }
 
 // closedClean tells whether a lease ended by a revocation, which purges its
-// values; what expired or was orphaned is left to the sweep.
+// values; what expired, was orphaned or let go is left to the sweep.
 func (w *world) closedClean(no uint64) bool {
 	for s := w.log.last(); s > 0; s-- {
 		if e := w.log.at(s).event; e.Lease == no {
-			return e.Type() == "revoked"
+			d, ok := e.Data.(*events.Revoked)
+			return ok && !d.Shared
 		}
 	}
 	return false

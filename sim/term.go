@@ -153,14 +153,46 @@ func (t *instance) commit(batch []request) {
 	errs := make([]error, len(batch))
 	for i := range batch {
 		at := leasecore.At{Now: now, ID: t.w.newID(), Draining: t.draining}
+		put := batch[i].adopts != nil && t.adoption(&batch[i])
 		out, err := leasecore.Decide(draft, at, batch[i].command)
 		errs[i] = err
+		if put && err != nil {
+			delete(t.w.store, batch[i].command.(leasecore.Adopt).Lease)
+		}
 		evs = append(evs, out...)
 		if err != nil && broken(err) {
 			t.w.failf("core", "deciding %T: %v", batch[i].command, err)
 		}
 	}
 	t.append(evs, slices.Clone(batch), errs)
+}
+
+// adoption puts an adopted lease's values away under the next number, as the
+// service does before it asks the core. False: it comes to nothing, since the
+// number's are there already, or there is no such lease to adopt.
+func (t *instance) adoption(r *request) bool {
+	g, c := r.adopts, r.command.(leasecore.Adopt)
+	c.Lease = t.p.State().LastLease + 1
+	n := t.p.State().Name(c.Name)
+	if n == nil || n.Definition == nil {
+		return false
+	}
+	if g.vault == "" {
+		g.vault = n.Definition.Vault
+	}
+	if there, taken := t.w.store[c.Lease]; taken && there != g.secret || t.w.purged[c.Lease] || g.vault != n.Definition.Vault || !g.alive(t.w.now) {
+		c.Lease = 0
+		r.command = c
+		return false
+	}
+	c.Adopted.Acquired = events.Acquired{
+		LeaseID: g.id, TTL: events.FromDuration(max(g.ends.Sub(t.w.now), 0)), Renewable: g.renewable, SentAt: t.clock(),
+		Keys: []string{"password", "username"}, Fingerprint: "f" + g.id,
+	}
+	g.owners = append(g.owners, owner{c.Name, c.Lease})
+	t.w.store[c.Lease] = g.secret
+	r.command = c
+	return true
 }
 
 // broken tells an error that no command may come to: what was decided does not
@@ -252,8 +284,15 @@ func (t *instance) landed(last uint64) {
 // catchUp folds the log behind what is folded, up to seq.
 func (t *instance) catchUp(seq uint64) {
 	for s := t.p.LastSeq() + 1; s <= seq; s++ {
+		e := t.w.log.at(s).event
+		sharing := t.p.State().Sharing(e.Name, e.Lease)
 		t.adopt(s)
-		t.touch(t.w.log.at(s).event)
+		t.touch(e)
+		for _, name := range sharing {
+			if i := slices.Index(t.w.names, name); i >= 0 {
+				t.dirty[i] = true
+			}
+		}
 	}
 	t.tail = seq
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -43,9 +44,12 @@ func (g *guard) alive(now time.Time) bool { return !g.revoked && now.Before(g.en
 
 // grant is a lease, or a secret without one (id empty).
 type grant struct {
-	id        string
-	no        uint64 // our number, which Vault does not know
-	name      string
+	id string
+	// owners are our leases under the id, by their numbers, which Vault does not
+	// know: the one that it was read for, and those that adopted it.
+	owners    []owner
+	elsewhere bool   // it was not read by us, and nobody has to know of it
+	vault     string // the connection that it is known by
 	guard     *guard
 	ttl       time.Duration
 	ends      time.Time // zero: never
@@ -55,6 +59,16 @@ type grant struct {
 	told      bool // its answer reached a holder
 	lied      bool // its holder was told another duration
 	secret    string
+}
+
+type owner struct {
+	name string
+	no   uint64
+}
+
+// under tells whether one of our leases may be under the grant.
+func (g *grant) under(no uint64) bool {
+	return slices.ContainsFunc(g.owners, func(o owner) bool { return o.no == no })
 }
 
 func (g *grant) alive(now time.Time) bool {
@@ -129,7 +143,7 @@ func (v *vaultServer) createGuard() *guard {
 func (v *vaultServer) read(j *job) *grant {
 	w := v.w
 	v.count++
-	g := &grant{no: j.lease.No, name: j.effect.Name, guard: j.guard, secret: secretMark + strconv.Itoa(v.count)}
+	g := &grant{owners: []owner{{j.effect.Name, j.lease.No}}, vault: j.lease.Vault, guard: j.guard, secret: secretMark + strconv.Itoa(v.count)}
 	v.grants = append(v.grants, g)
 	if j.lease.Path[0] == 'k' {
 		g.guard = nil // nothing hangs on it
@@ -154,6 +168,30 @@ func (v *vaultServer) read(j *job) *grant {
 	return g
 }
 
+// elsewhere grants a lease to somebody else than us, under no guard of ours.
+func (v *vaultServer) elsewhere() *grant {
+	v.count++
+	g := &grant{id: "L" + strconv.Itoa(v.count), elsewhere: true, told: true, secret: secretMark + strconv.Itoa(v.count)}
+	g.ttl = time.Duration(v.w.choice.between(8, 90)) * time.Second
+	g.renewable = !v.w.choice.chance(200)
+	g.ends, g.last = v.w.now.Add(g.ttl), v.w.now.Add(g.ttl*time.Duration(1+v.w.choice.below(5)))
+	v.grants = append(v.grants, g)
+	return g
+}
+
+// adoptable gives a lease to adopt: one of somebody else's, or, so that two of
+// ours share it (L26), one that we own.
+func (v *vaultServer) adoptable() *grant {
+	if v.w.choice.chance(500) {
+		for _, g := range slices.Backward(v.grants) {
+			if g.id != "" && g.told && g.alive(v.w.now) && v.w.owned(g) && v.w.choice.chance(500) {
+				return g
+			}
+		}
+	}
+	return v.elsewhere()
+}
+
 // extend gives a guard more to live; false: it is gone.
 func (v *vaultServer) extend(g *guard, increment time.Duration) (time.Duration, bool) {
 	if !g.alive(v.w.now) {
@@ -161,7 +199,7 @@ func (v *vaultServer) extend(g *guard, increment time.Duration) (time.Duration, 
 	}
 	for _, l := range g.grants {
 		if l.alive(v.w.now) && !v.w.owned(l) {
-			v.w.failf("I3", "the guard %s is extended, and with it lease %s (number %d), which the log does not own", g.accessor, l.id, l.no)
+			v.w.failf("I3", "the guard %s is extended, and with it lease %s of %v, which the log does not own", g.accessor, l.id, l.owners)
 		}
 	}
 	if !v.w.peaceful {
@@ -179,7 +217,7 @@ func (v *vaultServer) renew(g *grant, increment time.Duration) (time.Duration, b
 	}
 	left := max(g.last.Sub(v.w.now), 0)
 	granted := min(increment, left)
-	if v.w.choice.chance(pick(v.w.committing(g.name), 850, 60)) {
+	if v.w.choice.chance(pick(v.w.committing(g.owners[0].name), 850, 60)) {
 		granted = max(min(granted, increment/2), g.ends.Sub(v.w.now)) // it never takes back
 	}
 	if granted <= 0 {
@@ -192,7 +230,7 @@ func (v *vaultServer) renew(g *grant, increment time.Duration) (time.Duration, b
 // byNo finds the grant with a lease id.
 func (v *vaultServer) byNo(no uint64, id string) *grant {
 	for _, g := range v.grants {
-		if g.no == no && g.id == id {
+		if g.id == id && g.under(no) {
 			return g
 		}
 	}
@@ -202,7 +240,7 @@ func (v *vaultServer) byNo(no uint64, id string) *grant {
 // works tells whether a login with the lease's credential succeeds.
 func (v *vaultServer) works(no uint64) bool {
 	for _, g := range v.grants {
-		if g.no == no && g.told && g.alive(v.w.now) {
+		if g.told && g.under(no) && g.alive(v.w.now) {
 			return true
 		}
 	}

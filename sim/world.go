@@ -30,6 +30,8 @@ type world struct {
 	cell      cell
 	vault     vaultServer
 	store     map[uint64]string // sealed values by lease
+	purged    map[uint64]bool   // nothing is stored again where something was purged
+	adopted   map[string]bool   // lease ids that the log knows as adopted
 	instances []*instance
 	apps      []*application
 	flights   []*flight
@@ -101,7 +103,7 @@ func (w *world) newID() string {
 
 func newWorld(w *world, opts Options, c *choices) {
 	*w = world{
-		opts: opts, choice: c, now: epochStart, codec: opts.Seed%codecEvery == 0, store: map[uint64]string{},
+		opts: opts, choice: c, now: epochStart, codec: opts.Seed%codecEvery == 0, store: map[uint64]string{}, purged: map[uint64]bool{}, adopted: map[string]bool{},
 		excused: map[uint64]string{}, cutOff: map[uint64][]string{}, proofs: map[uint64]*proofs{}, promises: map[uint64]promise{},
 		retryAt: map[string]backOff{}, backAt: map[uint64]uint64{}, installedNo: map[uint64]bool{}, revokedNo: map[uint64]bool{},
 		lastAsked: map[string][]string{},
