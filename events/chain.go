@@ -1,20 +1,10 @@
 package events
 
 import (
-	"bytes"
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
-)
-
-// A MAC is 16 bytes of HMAC-SHA-256, written as 22 characters.
-const (
-	macBytes    = 16
-	macText     = 22
-	macField    = `,"mac":"`
-	macFieldLen = len(macField) + macText + len(`"}`)
 )
 
 // Chain is the chain of MACs of one scope: it seals the events that a holder
@@ -25,15 +15,20 @@ const (
 // segment, because events of the holder before may still land ahead of it; the
 // first event after it carries the last MAC of the segment before as well.
 type Chain struct {
-	key      []byte
-	last     string // MAC of the last admitted event
-	segment  string // last MAC of the segment before, owed by the next event
-	atOpened bool   // the last admitted event is an opened
+	key      *macKey // nil: MACs are not checked
+	last     string  // MAC of the last admitted event
+	segment  string  // last MAC of the segment before, owed by the next event
+	atOpened bool    // the last admitted event is an opened
 }
 
 // NewChain begins a chain under a key; nil: MACs are not checked, which is for
 // auditors who don't have the key.
-func NewChain(key []byte) Chain { return Chain{key: key} }
+func NewChain(key []byte) Chain {
+	if key == nil {
+		return Chain{}
+	}
+	return Chain{key: newMACKey(key)}
+}
 
 // Last gives the MAC of the last admitted event.
 func (c *Chain) Last() string { return c.last }
@@ -56,7 +51,8 @@ func (c *Chain) Seal(e *Event) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	mac := c.mac(b)
+	sum := c.key.sum(b)
+	mac := string(sum[:])
 	c.advance(e.Type(), mac)
 	b = append(b[:len(b)-1], macField...)
 	b = append(b, mac...)
@@ -89,12 +85,6 @@ func (c *Chain) advance(t Type, mac string) {
 	c.last, c.segment, c.atOpened = mac, "", false
 }
 
-func (c *Chain) mac(payload []byte) string {
-	h := hmac.New(sha256.New, c.key)
-	h.Write(payload)
-	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:macBytes])
-}
-
 // The ways in which an event is not the next of its chain.
 var (
 	// ErrForged: the event's own MAC does not hold. Somebody without the key
@@ -109,33 +99,21 @@ var (
 // Admit decodes a stored event and judges its place in the chain. The chain
 // moves on only when the error is nil.
 func (c *Chain) Admit(payload []byte, seq uint64) (Event, error) {
-	e, env, err := decode(payload, seq)
+	e, link, err := decode(payload, seq)
 	if err != nil {
 		// What a later release wrote is told from what a stranger wrote.
 		var future *FutureError
-		if errors.As(err, &future) && c.key != nil && !c.genuine(payload) {
+		if errors.As(err, &future) && c.key != nil && !c.key.genuine(payload) {
 			return Event{}, fmt.Errorf("event at sequence %d: %w", seq, ErrForged)
 		}
 		return Event{}, err
 	}
-	if c.key != nil && !c.genuine(payload) {
+	if c.key != nil && !c.key.genuine(payload) {
 		return e, fmt.Errorf("%s at sequence %d: %w", e.Type(), seq, ErrForged)
 	}
-	if prev, segment := c.expect(e.Type()); env.Prev != prev || env.Segment != segment {
+	if prev, segment := c.expect(e.Type()); string(link.prev) != prev || string(link.segment) != segment {
 		return e, fmt.Errorf("%s at sequence %d: %w", e.Type(), seq, ErrBroken)
 	}
-	c.advance(e.Type(), env.MAC)
+	c.advance(e.Type(), string(link.mac))
 	return e, nil
-}
-
-// genuine tells whether the MAC at the end of a payload is that of the rest.
-func (c *Chain) genuine(payload []byte) bool {
-	cut := len(payload) - macFieldLen
-	if cut <= 0 || !bytes.HasPrefix(payload[cut:], []byte(macField)) || !bytes.HasSuffix(payload, []byte(`"}`)) {
-		return false
-	}
-	got := payload[cut+len(macField) : len(payload)-len(`"}`)]
-	signed := make([]byte, 0, cut+1)
-	signed = append(append(signed, payload[:cut]...), '}')
-	return hmac.Equal(got, []byte(c.mac(signed)))
 }

@@ -58,6 +58,21 @@ type envelope struct {
 func Encode(e *Event) ([]byte, error) { return encode(e, "", "") }
 
 func encode(e *Event, prev, segment string) ([]byte, error) {
+	b, ok := write(e, prev, segment)
+	if !ok {
+		var err error
+		if b, err = marshal(e, prev, segment); err != nil {
+			return nil, err
+		}
+	}
+	if len(b) > MaxEncoded {
+		return nil, fmt.Errorf("encoding a %s event of %s/%s: %d bytes, at most %d are allowed", e.Type(), e.Scope, e.Name, len(b), MaxEncoded)
+	}
+	return b, nil
+}
+
+// marshal is the reference of [write], by reflection.
+func marshal(e *Event, prev, segment string) ([]byte, error) {
 	data, err := json.Marshal(e.Data)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the data of a %s event: %w", e.Type(), err)
@@ -70,9 +85,6 @@ func encode(e *Event, prev, segment string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding a %s event: %w", e.Type(), err)
 	}
-	if len(b) > MaxEncoded {
-		return nil, fmt.Errorf("encoding a %s event of %s/%s: %d bytes, at most %d are allowed", e.Type(), e.Scope, e.Name, len(b), MaxEncoded)
-	}
 	return b, nil
 }
 
@@ -84,13 +96,27 @@ func Decode(payload []byte, seq uint64) (Event, error) {
 	return e, err
 }
 
-func decode(payload []byte, seq uint64) (Event, *envelope, error) {
+// links are what a payload says of its place in the chain of MACs.
+type links struct{ prev, segment, mac []byte }
+
+// decode reads an event as it was written, without reflection, or by reflection
+// what is anything else: only the latter refuses.
+func decode(payload []byte, seq uint64) (Event, links, error) {
 	if len(payload) > MaxEncoded+macFieldLen {
-		return Event{}, nil, fmt.Errorf("%w: sequence %d has %d bytes", ErrEvent, seq, len(payload))
+		return Event{}, links{}, fmt.Errorf("%w: sequence %d has %d bytes", ErrEvent, seq, len(payload))
 	}
 	if !utf8.Valid(payload) {
-		return Event{}, nil, fmt.Errorf("%w: sequence %d is not UTF-8", ErrEvent, seq)
+		return Event{}, links{}, fmt.Errorf("%w: sequence %d is not UTF-8", ErrEvent, seq)
 	}
+	e := Event{Seq: seq}
+	if l, ok := scan(payload, &e); ok {
+		return e, l, nil
+	}
+	return unmarshal(payload, seq)
+}
+
+// unmarshal is the reference of [scan], by reflection.
+func unmarshal(payload []byte, seq uint64) (Event, links, error) {
 	var env envelope
 	if err := strict(payload, &env); err != nil {
 		// A later release may have added a field to the envelope of an event
@@ -101,25 +127,25 @@ func decode(payload []byte, seq uint64) (Event, *envelope, error) {
 		}
 		if json.Unmarshal(payload, &head) == nil && head.Type != "" {
 			if future := checkVersion(head.Type, head.Version, seq); future != nil {
-				return Event{}, nil, future
+				return Event{}, links{}, future
 			}
 		}
-		return Event{}, nil, fmt.Errorf("%w: sequence %d: %w", ErrEvent, seq, err)
+		return Event{}, links{}, fmt.Errorf("%w: sequence %d: %w", ErrEvent, seq, err)
 	}
 	if env.ID == "" || env.Type == "" || env.Version < 1 || env.Scope == "" || env.Name == "" {
-		return Event{}, nil, fmt.Errorf("%w: sequence %d has an incomplete envelope", ErrEvent, seq)
+		return Event{}, links{}, fmt.Errorf("%w: sequence %d has an incomplete envelope", ErrEvent, seq)
 	}
 	if future := checkVersion(env.Type, env.Version, seq); future != nil {
-		return Event{}, nil, future
+		return Event{}, links{}, future
 	}
 	data := newData(env.Type)
 	if err := strict(env.Data, data); err != nil {
-		return Event{}, nil, fmt.Errorf("%w: the data of the %s at sequence %d: %w", ErrEvent, env.Type, seq, err)
+		return Event{}, links{}, fmt.Errorf("%w: the data of the %s at sequence %d: %w", ErrEvent, env.Type, seq, err)
 	}
 	return Event{
 		ID: env.ID, Scope: env.Scope, Name: env.Name, Lease: env.Lease, Epoch: env.Epoch,
 		Time: env.Time.UTC(), Cause: env.Cause, Actor: env.Actor, Data: data, Seq: seq,
-	}, &env, nil
+	}, links{prev: []byte(env.Prev), segment: []byte(env.Segment), mac: []byte(env.MAC)}, nil
 }
 
 // checkVersion gives the *FutureError for what a later release wrote, as an
