@@ -56,19 +56,28 @@ func bind(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.St
 
 // Creating is repeated this often, at this pace, when the server can't now.
 const (
-	createTries = 10
+	createTries = 50
 	createPace  = 200 * time.Millisecond
 )
 
+// codeNoPeers: the cluster has not enough servers for the replicas, or not yet.
+const codeNoPeers jetstream.ErrorCode = 10005
+
 // create is CreateStream, repeated while the server says that it is its fault:
 // just after a stream of that name was deleted, its files may still be in the
-// way (code 10049).
+// way (code 10049), and a cluster that is still forming finds no servers for it.
 func create(ctx context.Context, js jetstream.JetStream, sc jetstream.StreamConfig) (jetstream.Stream, error) {
 	for try := 1; ; try++ {
 		st, err := js.CreateStream(ctx, sc)
 		var api *jetstream.APIError
-		if err == nil || try == createTries || !errors.As(err, &api) || api.Code < 500 {
-			return st, err
+		noPeers := errors.As(err, &api) && api.ErrorCode == codeNoPeers
+		switch {
+		case err == nil:
+			return st, nil
+		case noPeers && try == createTries:
+			return nil, fmt.Errorf("with %d replicas: fewer servers than that have JetStream and are up: %w", sc.Replicas, err)
+		case try == createTries, api == nil, api.Code < 500 && !noPeers:
+			return nil, err
 		}
 		if werr := wait(ctx, createPace); werr != nil {
 			return nil, errors.Join(werr, err)

@@ -166,9 +166,8 @@ func (l *Log) Check(ctx context.Context) error {
 func (l *Log) arrange(ctx context.Context) (*streamInfo, error) {
 	info, err := l.info(ctx)
 	if errors.Is(err, ErrNoStream) && l.cfg.Create {
-		_, err = l.js.CreateStream(ctx, Settings(l.cfg))
-		if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			return nil, fmt.Errorf("creating stream %s: %w", l.cfg.Stream, err)
+		if err := l.create(ctx); err != nil {
+			return nil, err
 		}
 		info, err = l.info(ctx)
 	}
@@ -193,6 +192,33 @@ func (l *Log) arrange(ctx context.Context) (*streamInfo, error) {
 		return nil, refused
 	}
 	return info, nil
+}
+
+// createWithin is how long creating the stream is tried while the server can't.
+const createWithin = 10 * time.Second
+
+// create creates the stream, unless somebody else was faster. A cluster that is
+// still forming finds no servers for it at first (10005); just after a stream of
+// that name was deleted its files may be in the way (10049).
+func (l *Log) create(ctx context.Context) error {
+	until := time.Now().Add(createWithin)
+	for p := (pace{}); ; {
+		_, err := l.js.CreateStream(ctx, Settings(l.cfg))
+		var api *jetstream.APIError
+		noPeers := errors.As(err, &api) && api.ErrorCode == codeNoPeers
+		switch {
+		case err == nil, errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):
+			return nil
+		case !noPeers && (api == nil || api.Code < 500), !noPeers && time.Now().After(until):
+			return fmt.Errorf("creating stream %s: %w", l.cfg.Stream, unavailable(err))
+		case time.Now().After(until):
+			return fmt.Errorf("creating stream %s with %d replicas: fewer servers than that have JetStream, are up and have %d bytes of room: %w: %w",
+				l.cfg.Stream, max(l.cfg.Replicas, 1), Settings(l.cfg).MaxBytes, ErrUnavailable, err)
+		}
+		if err := p.wait(ctx); err != nil {
+			return fmt.Errorf("creating stream %s: %w", l.cfg.Stream, err)
+		}
+	}
 }
 
 // streamInfo is the part of the server's answer that we look at.

@@ -71,6 +71,11 @@ func (l *Log) get(ctx context.Context, read func(context.Context) (*jetstream.Ra
 	}
 }
 
+// reopenPace is how long an opened event waits for its next attempt at most: a
+// scope stands still until it is in, and what is sent while the stream has no
+// leader is refused at once.
+const reopenPace = 100 * time.Millisecond
+
 // AppendOpened appends a sealed opened event, on the expectation that the last
 // one of its scope is at sequence expect (0: there is none), and gives its
 // sequence, the new fence. Repeating it is harmless, since at most one message
@@ -92,7 +97,8 @@ func (l *Log) appendOpened(ctx context.Context, payload []byte, ev events.Event,
 	}
 	subject := events.OpenedSubject(ev.Scope)
 	maybe := false // whether an attempt may be stored
-	var p pace
+	p := pace{most: reopenPace}
+	check := time.Now().Add(l.cfg.GiveUp)
 	for {
 		o := l.publish(ctx, ev.Scope, &nats.Msg{Subject: subject, Data: payload, Header: fenceHeader(subject, expect, 0)})
 		switch o.kind {
@@ -114,8 +120,14 @@ func (l *Log) appendOpened(ctx context.Context, payload []byte, ev events.Event,
 				return seq, err
 			}
 		case untaken:
-			if err := l.same(ctx); err != nil {
-				return 0, err
+			// Without a leader nobody answers what the stream is, and asking
+			// would only delay the next attempt: the stream may be gone when
+			// this has lasted.
+			if !time.Now().Before(check) {
+				if err := l.same(ctx); err != nil {
+					return 0, err
+				}
+				check = time.Now().Add(l.cfg.GiveUp)
 			}
 		}
 		if p.wait(ctx) != nil {
@@ -175,6 +187,8 @@ func fencedBy(scope string, o *Opened) *Fenced {
 // standsAt gives an error when the stream is gone, is another one, or is a single
 // one that no longer holds the sequence: an older copy was put in its place.
 func (l *Log) standsAt(ctx context.Context, seq uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, min(readWait, l.cfg.AckWait))
+	defer cancel()
 	state, err := l.Info(ctx)
 	if errors.Is(err, ErrNoStream) || errors.Is(err, ErrReplaced) {
 		return err
@@ -185,8 +199,11 @@ func (l *Log) standsAt(ctx context.Context, seq uint64) error {
 	return nil
 }
 
-// same gives an error when the stream is gone or is another one.
+// same gives an error when the stream is gone or is another one, as far as that
+// is told within readWait.
 func (l *Log) same(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, min(readWait, l.cfg.AckWait))
+	defer cancel()
 	_, err := l.Info(ctx)
 	if errors.Is(err, ErrNoStream) || errors.Is(err, ErrReplaced) {
 		return err

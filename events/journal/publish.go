@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,7 @@ const (
 // The server's error codes that mean something here and have no name in the
 // client library.
 const (
+	codeNoPeers       jetstream.ErrorCode = 10005
 	codeAccountFull   jetstream.ErrorCode = 10002
 	codeServerFull    jetstream.ErrorCode = 10023
 	codeMemoryFull    jetstream.ErrorCode = 10028
@@ -236,11 +238,12 @@ func classifyError(e *jetstream.APIError) outcome {
 	return outcome{kind: unknown, err: e}
 }
 
-// pace waits between attempts: 20 ms at first, then longer, at most 250 ms.
-type pace struct{ d time.Duration }
+// pace waits between attempts: 20 ms at first, then longer, at most 250 ms or
+// what most says.
+type pace struct{ d, most time.Duration }
 
 func (p *pace) wait(ctx context.Context) error {
-	p.d = min(max(20*time.Millisecond, p.d*2), 250*time.Millisecond)
+	p.d = min(max(20*time.Millisecond, p.d*2), cmp.Or(p.most, 250*time.Millisecond))
 	t := time.NewTimer(p.d)
 	defer t.Stop()
 	select {

@@ -27,7 +27,7 @@ func (w *Writer) settle(ctx context.Context, evs []events.Event, cause error) (R
 	if err != nil {
 		return Result{}, w.end(err)
 	}
-	for p := (pace{}); ; {
+	for p := (pace{most: reopenPace}); ; {
 		found, err := w.read(ctx, fence)
 		if err == nil {
 			w.term.Fence, w.doubt = fence, false
@@ -60,7 +60,7 @@ func (w *Writer) reopen(ctx context.Context, cause error) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for p := (pace{}); ; {
+	for p := (pace{most: reopenPace}); ; {
 		fence, err := w.log.appendOpened(ctx, payload, ev, w.term.Fence)
 		if err == nil {
 			return fence, nil

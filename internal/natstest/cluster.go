@@ -69,19 +69,19 @@ func routePorts(t testing.TB, n int) []int {
 	return ports
 }
 
-// AwaitReady waits until JetStream has a leader and each running server follows
-// it.
+// AwaitReady waits until JetStream has a leader, each running server follows it,
+// and the leader has heard enough of each to place a stream there.
 func (c *Servers) AwaitReady(t testing.TB) {
 	t.Helper()
 	for deadline := time.Now().Add(leaderWithin); !c.ready(); time.Sleep(leaderPoll) {
 		if time.Now().After(deadline) {
-			t.Fatalf("natstest: the cluster has no JetStream leader that all running servers follow after %v", leaderWithin)
+			t.Fatalf("natstest: the cluster has no JetStream leader that follows all running servers, and they it, after %v", leaderWithin)
 		}
 	}
 }
 
 func (c *Servers) ready() bool {
-	led := false
+	running, usable := 0, 0
 	for _, s := range c.all {
 		ns := s.Embedded()
 		if ns == nil {
@@ -90,9 +90,12 @@ func (c *Servers) ready() bool {
 		if !ns.JetStreamIsCurrent() {
 			return false
 		}
-		led = led || ns.JetStreamIsLeader()
+		running++
+		// Only the leader tells: who is not offline and has said how much room
+		// there is. Before that, a stream finds "no suitable peers" (10005).
+		usable = max(usable, len(ns.JetStreamClusterPeers()))
 	}
-	return led
+	return usable >= running
 }
 
 // Server is the i-th server, from 0.
