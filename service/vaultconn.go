@@ -163,6 +163,14 @@ func (v *vaultConn) doubtGuards() {
 	}
 }
 
+// revokeOptions is how leases are revoked at the connection.
+func (v *vaultConn) revokeOptions() []vault.RevokeOption {
+	if v.cfg.VerifyRevocations {
+		return []vault.RevokeOption{vault.Verified()}
+	}
+	return nil
+}
+
 // guardTTL is how long a guard of a connection lives until it is extended.
 func (s *Service) guardTTL(connection string) time.Duration {
 	if v := s.vaults[connection]; v != nil {

@@ -143,13 +143,25 @@ func readOptions(def *events.Definition, path string) vault.ReadOptions {
 	return opts
 }
 
-// rereadIn gives in how long a static role's own clock will have given it new
-// values (L39); 0: it has none.
-func rereadIn(g vault.Grant) events.Seconds {
+// noticeManual is how often a static role is read at least, so that a rotation
+// by hand, of which its clock says nothing, is noticed (C18). A longer poll of
+// the definition counts instead.
+const noticeManual = time.Minute
+
+// rereadIn gives in how long a static role is to be read again: when its own
+// clock will have given it new values (L39), or earlier; 0: it has no clock.
+func rereadIn(def *events.Definition, g vault.Grant) events.Seconds {
 	if g.LastRotation.IsZero() {
 		return events.Seconds{}
 	}
-	return exact(g.RotatesIn)
+	most := events.FromDuration(noticeManual)
+	if def != nil && def.Poll.Cmp(most) > 0 {
+		most = def.Poll
+	}
+	if own := exact(g.RotatesIn); own.Cmp(most) < 0 {
+		return own
+	}
+	return most
 }
 
 // seal stores the values and gives what the log may know of them.
@@ -159,9 +171,12 @@ func (j *job) seal(ctx context.Context, g vault.Grant, guard *vault.Guard) (*eve
 		Keys: g.Keys, Public: public(j.definition, g.Data),
 		Suspect: g.Suspect, Warnings: g.Warnings,
 	}
-	a.Fingerprint, a.RereadIn = j.svc.fingerprint(g.Lasting()), rereadIn(g)
+	a.Fingerprint, a.RereadIn = j.svc.fingerprint(g.Lasting()), rereadIn(j.definition, g)
 	if guard != nil && g.LeaseID != "" {
 		a.Guard, a.GuardTTL = guard.Accessor, exact(guard.TTL)
+		for _, w := range guard.Warnings {
+			a.Warnings = append(a.Warnings, "about the guard: "+w)
+		}
 	}
 	sealed, err := j.svc.keys.SealAtRest(j.name, j.effect.Name, j.lease.No, g.Data)
 	if err != nil {
@@ -293,7 +308,7 @@ func (j *job) revokeAll(ctx context.Context) (gone bool, err error) {
 			return false, err
 		}
 		if j.lease.LeaseID != "" {
-			if gone, err = v.client.RevokeLease(ctx, j.lease.LeaseID); err != nil {
+			if gone, err = v.client.RevokeLease(ctx, j.lease.LeaseID, v.revokeOptions()...); err != nil {
 				return false, err
 			}
 		}

@@ -113,7 +113,7 @@ func (c *Client) enforce(ctx context.Context, value secret.String, source string
 	}
 	info, err := a.tokenInfo(value)
 	if err != nil {
-		return fmt.Errorf("token from %s: %w", source, c.malformed(rq, a, err))
+		return fmt.Errorf("token from %s: %w", source, c.unusable(rq, a, err))
 	}
 	if info.UsesLeft > 0 {
 		return fmt.Errorf("token from %s: %w: %d uses are left, and when they are gone every lease under it is revoked; give one that was made without num_uses",
