@@ -21,6 +21,7 @@ type vaultConn struct {
 	client *vault.Client
 	log    *slog.Logger
 	doubt  chan struct{} // whether guards can be made should be checked again
+	bound  tokenBound
 
 	mu        sync.Mutex
 	unguarded string   // why we work without guards; empty: we work with them

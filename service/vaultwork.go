@@ -93,6 +93,7 @@ func (j *job) acquire(ctx context.Context) (request, bool) {
 		guard, done.Guard = &g, g.Accessor
 	}
 	failpoint.Hit(failpoint.GuardMade)
+	token := v.client.Token()
 	grant, err := v.client.Read(ctx, j.lease.Path, guard, readOptions(j.definition, j.lease.Path))
 	failpoint.Hit(failpoint.CredentialRead)
 	if err != nil {
@@ -107,6 +108,9 @@ func (j *job) acquire(ctx context.Context) (request, bool) {
 	if ctx.Err() != nil {
 		j.abandon(v, grant, guard)
 		return request{}, false
+	}
+	if guard == nil && grant.LeaseID != "" && err == nil {
+		v.acquiredUnguarded(grant, token, done.Grant)
 	}
 	if guard != nil && grant.LeaseID == "" && err == nil {
 		// Nothing hangs on this guard: a secret without lease. If it can't be
@@ -278,6 +282,8 @@ func (j *job) renewBoth(ctx context.Context, v *vaultConn) (renewed *events.Rene
 	isNew = j.noteAnew(r)
 	out := &events.Renewed{TTL: exact(r.TTL), SentAt: j.svc.wall(r.SentAt), Renewable: r.Renewable, Suspect: r.Suspect, Warnings: r.Warnings}
 	if j.lease.Guard == "" {
+		end, _ := j.lease.Expires()
+		v.renewedUnguarded(j.lease.LeaseID, end.Sub(j.svc.clock.Now()), r, out)
 		return out, isNew, nil
 	}
 	granted, err := v.client.ExtendGuard(ctx, j.lease.Guard, j.guardLife())
@@ -311,6 +317,7 @@ func (j *job) revokeAll(ctx context.Context) (gone bool, err error) {
 			if gone, err = v.client.RevokeLease(ctx, j.lease.LeaseID, v.revokeOptions()...); err != nil {
 				return false, err
 			}
+			v.bound.forget(j.lease.LeaseID)
 		}
 		if j.lease.Guard != "" && !j.guardShared {
 			guardGone, err := v.client.RevokeGuard(ctx, j.lease.Guard)

@@ -38,6 +38,9 @@ type token struct {
 // TokenStatus is what may be shown of our own token.
 type TokenStatus struct {
 	LoggedIn bool
+	// Given: the token was given to us, not made by a login of ours, so it may be
+	// the one of before a restart.
+	Given bool
 	// Source names where it came from: "configuration", "file PATH",
 	// "BAO_TOKEN", "VAULT_TOKEN", "~/.vault-token", or the auth method and its
 	// mount, such as "AppRole at auth/approle".
@@ -61,7 +64,7 @@ func (c *Client) Token() TokenStatus {
 	defer c.mu.Unlock()
 	t := c.token
 	return TokenStatus{
-		LoggedIn: !t.value.IsZero(), Source: t.source, TTL: t.ttl, Renewable: t.renewable,
+		LoggedIn: !t.value.IsZero(), Given: c.method == nil, Source: t.source, TTL: t.ttl, Renewable: t.renewable,
 		Expires: t.expires, Since: t.loggedIn, Logins: t.logins, RefusedSince: t.refusedSince, LastError: t.lastError,
 	}
 }
