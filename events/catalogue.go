@@ -136,8 +136,9 @@ type Acquired struct {
 	// Suspect is set where Vault's duration made no sense and was replaced.
 	Suspect  string   `json:"lease_duration_suspect,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
-	// RereadIn is when a static role's own clock will have given it new values
-	// (L39); 0: it has no clock.
+	// RereadIn is when a static role is to be read again: when its own clock will
+	// have given it new values (L39), or earlier, for rotations by hand (C18); 0:
+	// it has no clock.
 	RereadIn Seconds `json:"reread_in_s,omitzero"`
 }
 

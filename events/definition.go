@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Kind says what a credential is for; it decides which keys it must have
@@ -157,6 +158,15 @@ func (d *Definition) Keys() []string {
 // Makes tells whether getting the credential makes another one each time, so
 // that it must not be read again to see whether it changed.
 func (d *Definition) Makes() bool { return d.Method != "" }
+
+// MakesAccounts tells whether the path is a dynamic role's, by Vault's own
+// convention: each read makes an account, also where no lease comes with it. (A
+// secret of KV version 2 has data in its path; one of version 1 that is kept
+// below a folder creds is told by kind kv.)
+func (d *Definition) MakesAccounts() bool {
+	parts := strings.Split(d.Path, "/")
+	return len(parts) >= 3 && parts[len(parts)-2] == "creds" && !slices.Contains(parts, "data") && slices.Contains(d.Kind.RequiredKeys(), "username")
+}
 
 // NeedsConsumer tells whether a candidate can only be proven by a consumer: no
 // verifier, and somebody who is not optional is named.

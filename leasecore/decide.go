@@ -259,6 +259,9 @@ func clampGrant(def *events.Definition, g *events.Acquired) {
 	came := g.TTL
 	if g.LeaseID == "" && (def == nil || !def.Makes()) { // it does not expire for readers, it is polled (L38)
 		g.TTL = events.Seconds{}
+		if def != nil && def.MakesAccounts() && g.Suspect == "" { // C17
+			g.Suspect = fmt.Sprintf("Vault gave no lease with an account; it is never renewed or revoked, and read again after fallback_ttl of %s s", def.FallbackTTL)
+		}
 		return
 	}
 	if came.Sign() > 0 {

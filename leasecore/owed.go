@@ -119,6 +119,9 @@ func (s *State) poll(n *Name, l *Lease) (time.Time, bool) {
 		last, clock = p.at, p.reread
 	}
 	every := n.Definition.Poll.Duration()
+	if n.Definition.MakesAccounts() { // C17: each reading makes another account
+		every = max(every, n.Definition.FallbackTTL.Duration())
+	}
 	if clock > 0 {
 		every = clock + rereadMargin // L39
 	}

@@ -284,8 +284,8 @@ func TestL9_DurationsThatMakeNoSense(t *testing.T) {
 		id, came, counts string
 		suspect          bool
 	}{
-		{"", "0", "0", false},
-		{"", "-1", "0", false},
+		{"", "0", "0", true}, // an account that nothing ends (C17)
+		{"", "-1", "0", true},
 		{"L1", "0", "120", true},
 		{"L1", "-5", "120", true},
 		{"L1", "-0.000000001", "120", true},
@@ -372,4 +372,25 @@ func TestL11_RetiredIsUsedAgain(t *testing.T) {
 		t.Fatal("Vault was asked to revoke the lease in use")
 	}
 	w.active(2)
+}
+
+// TestC17_AnAccountWithoutLeaseIsNotReadEachPoll: every reading makes another
+// account, so the fallback interval counts; what is only kept somewhere is polled.
+func TestC17_AnAccountWithoutLeaseIsNotReadEachPoll(t *testing.T) {
+	for path, interval := range map[string]time.Duration{
+		"database/creds/app":    2 * time.Minute,
+		"secret/data/creds/app": 5 * time.Second,
+		"secret/app":            5 * time.Second,
+	} {
+		w := begin(t, func(d *events.Definition) { d.Path, d.FallbackTTL = path, events.WholeSeconds(120) })
+		w.activate(1, id(""), ttl("0"))
+		a, _ := last[*events.Acquired](w)
+		if making := path == "database/creds/app"; (a.Suspect != "") != making {
+			t.Errorf("%s: suspect %q", path, a.Suspect)
+		}
+		at, ok := w.state.Wake(w.name().Name, w.now)
+		if wait := at.Sub(w.now); !ok || wait > interval || wait < interval*85/100 {
+			t.Errorf("%s: read again in %s, at most a tenth before %s", path, wait, interval)
+		}
+	}
 }

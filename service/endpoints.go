@@ -305,27 +305,8 @@ func (e *endpoints) status(ctx context.Context, r micro.Request) {
 	}
 	out := st.(api.Status)
 	for _, name := range t.svc.cfg.VaultNames() {
-		v := t.svc.vaults[name]
-		token := v.client.Token()
-		row := api.Vault{Name: name, Address: v.cfg.Address, LoggedIn: token.LoggedIn, Guarded: v.guarded()}
-		if token.LastError != nil {
-			row.Problem = token.LastError.Error()
-		}
-		if row.PausedSince = token.RefusedSince.UTC(); !token.RefusedSince.IsZero() {
-			out.Notes = append(out.Notes, fmt.Sprintf("vault %s refuses our credentials since %s; what is active is served, and it is tried again", name, row.PausedSince.Format(time.RFC3339)))
-		} else {
-			row.PausedSince = time.Time{}
-		}
-		if why := v.withoutGuards(); why != "" {
-			out.Notes = append(out.Notes, "vault "+name+" works without guards ("+why+"): a crash can leave a credential behind until its TTL ends")
-		}
-		for _, fault := range v.guardFaults() {
-			out.Notes = append(out.Notes, "vault "+name+": "+fault)
-		}
-		if c := v.client.Circuit(); c.Out {
-			out.Notes = append(out.Notes, fmt.Sprintf("vault %s is out since %s (%s); next probe at %s", name, c.Since.UTC().Format(time.RFC3339), c.Kind, c.NextProbe.UTC().Format(time.RFC3339)))
-		}
-		out.Vaults = append(out.Vaults, row)
+		row, notes := t.svc.vaults[name].status()
+		out.Vaults, out.Notes = append(out.Vaults, row), append(out.Notes, notes...)
 	}
 	if out.Insecure {
 		out.Notes = append(out.Notes, "insecure_consumers is set: whoever reaches NATS may register as a consumer")

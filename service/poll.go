@@ -27,7 +27,10 @@ func (j *job) poll(ctx context.Context) (request, bool) {
 		j.log.Warn("a secret could not be read again", "name", j.effect.Name, "error", err)
 		return unchanged, ctx.Err() == nil
 	}
-	read.reread = rereadIn(grant).Duration()
+	if text := oddity(grant.Suspect, grant.Warnings); j.oddities.changed(j.effect.Name, text) && text != "" {
+		j.log.Warn("a secret that was read again comes with warnings", "name", j.effect.Name, "says", text)
+	}
+	read.reread = rereadIn(j.definition, grant).Duration()
 	return request{
 		command: leasecore.PollDone{Name: j.effect.Name, Lease: j.lease.No, Fingerprint: j.svc.fingerprint(grant.Lasting())},
 		polled:  read,

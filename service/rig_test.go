@@ -195,7 +195,12 @@ func (w testWriter) Write(p []byte) (int, error) {
 // await waits until ok holds, within a bound.
 func (r *rig) await(what string, ok func() bool) {
 	r.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	r.within(40*time.Second, what, ok)
+}
+
+func (r *rig) within(bound time.Duration, what string, ok func() bool) {
+	r.t.Helper()
+	deadline := time.Now().Add(bound)
 	for !ok() {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("waited for %s", what)

@@ -310,6 +310,7 @@ func (sc *scope) open(ctx context.Context, last opening, claim epochkv.Claim) (*
 // tellEvent says an event of ours to the log and to who listens.
 func (sc *scope) tellEvent(e *events.Event) {
 	sc.log.Info("event", "seq", e.Seq, "epoch", e.Epoch, "name", e.Name, "lease", e.Lease, "type", string(e.Type()), "says", events.Sentence(e))
+	tellOddity(sc.log, e)
 	if sc.svc.opts.OnEvent != nil {
 		sc.svc.opts.OnEvent(*e)
 	}

@@ -46,6 +46,7 @@ type term struct {
 	work       *work
 	views      views
 	anew       anew
+	oddities   oddities
 	log        *slog.Logger
 
 	lastSeq  atomic.Uint64

@@ -21,6 +21,7 @@ type vaultConn struct {
 	client *vault.Client
 	log    *slog.Logger
 	doubt  chan struct{} // whether guards can be made should be checked again
+	bound  tokenBound
 
 	mu        sync.Mutex
 	unguarded string   // why we work without guards; empty: we work with them
@@ -161,6 +162,14 @@ func (v *vaultConn) doubtGuards() {
 	case v.doubt <- struct{}{}:
 	default:
 	}
+}
+
+// revokeOptions is how leases are revoked at the connection.
+func (v *vaultConn) revokeOptions() []vault.RevokeOption {
+	if v.cfg.VerifyRevocations {
+		return []vault.RevokeOption{vault.Verified()}
+	}
+	return nil
 }
 
 // guardTTL is how long a guard of a connection lives until it is extended.

@@ -93,6 +93,7 @@ func (j *job) acquire(ctx context.Context) (request, bool) {
 		guard, done.Guard = &g, g.Accessor
 	}
 	failpoint.Hit(failpoint.GuardMade)
+	token := v.client.Token()
 	grant, err := v.client.Read(ctx, j.lease.Path, guard, readOptions(j.definition, j.lease.Path))
 	failpoint.Hit(failpoint.CredentialRead)
 	if err != nil {
@@ -107,6 +108,9 @@ func (j *job) acquire(ctx context.Context) (request, bool) {
 	if ctx.Err() != nil {
 		j.abandon(v, grant, guard)
 		return request{}, false
+	}
+	if guard == nil && grant.LeaseID != "" && err == nil {
+		v.acquiredUnguarded(grant, token, done.Grant)
 	}
 	if guard != nil && grant.LeaseID == "" && err == nil {
 		// Nothing hangs on this guard: a secret without lease. If it can't be
@@ -143,13 +147,25 @@ func readOptions(def *events.Definition, path string) vault.ReadOptions {
 	return opts
 }
 
-// rereadIn gives in how long a static role's own clock will have given it new
-// values (L39); 0: it has none.
-func rereadIn(g vault.Grant) events.Seconds {
+// noticeManual is how often a static role is read at least, so that a rotation
+// by hand, of which its clock says nothing, is noticed (C18). A longer poll of
+// the definition counts instead.
+const noticeManual = time.Minute
+
+// rereadIn gives in how long a static role is to be read again: when its own
+// clock will have given it new values (L39), or earlier; 0: it has no clock.
+func rereadIn(def *events.Definition, g vault.Grant) events.Seconds {
 	if g.LastRotation.IsZero() {
 		return events.Seconds{}
 	}
-	return exact(g.RotatesIn)
+	most := events.FromDuration(noticeManual)
+	if def != nil && def.Poll.Cmp(most) > 0 {
+		most = def.Poll
+	}
+	if own := exact(g.RotatesIn); own.Cmp(most) < 0 {
+		return own
+	}
+	return most
 }
 
 // seal stores the values and gives what the log may know of them.
@@ -159,9 +175,12 @@ func (j *job) seal(ctx context.Context, g vault.Grant, guard *vault.Guard) (*eve
 		Keys: g.Keys, Public: public(j.definition, g.Data),
 		Suspect: g.Suspect, Warnings: g.Warnings,
 	}
-	a.Fingerprint, a.RereadIn = j.svc.fingerprint(g.Lasting()), rereadIn(g)
+	a.Fingerprint, a.RereadIn = j.svc.fingerprint(g.Lasting()), rereadIn(j.definition, g)
 	if guard != nil && g.LeaseID != "" {
 		a.Guard, a.GuardTTL = guard.Accessor, exact(guard.TTL)
+		for _, w := range guard.Warnings {
+			a.Warnings = append(a.Warnings, "about the guard: "+w)
+		}
 	}
 	sealed, err := j.svc.keys.SealAtRest(j.name, j.effect.Name, j.lease.No, g.Data)
 	if err != nil {
@@ -263,6 +282,8 @@ func (j *job) renewBoth(ctx context.Context, v *vaultConn) (renewed *events.Rene
 	isNew = j.noteAnew(r)
 	out := &events.Renewed{TTL: exact(r.TTL), SentAt: j.svc.wall(r.SentAt), Renewable: r.Renewable, Suspect: r.Suspect, Warnings: r.Warnings}
 	if j.lease.Guard == "" {
+		end, _ := j.lease.Expires()
+		v.renewedUnguarded(j.lease.LeaseID, end.Sub(j.svc.clock.Now()), r, out)
 		return out, isNew, nil
 	}
 	granted, err := v.client.ExtendGuard(ctx, j.lease.Guard, j.guardLife())
@@ -293,9 +314,10 @@ func (j *job) revokeAll(ctx context.Context) (gone bool, err error) {
 			return false, err
 		}
 		if j.lease.LeaseID != "" {
-			if gone, err = v.client.RevokeLease(ctx, j.lease.LeaseID); err != nil {
+			if gone, err = v.client.RevokeLease(ctx, j.lease.LeaseID, v.revokeOptions()...); err != nil {
 				return false, err
 			}
+			v.bound.forget(j.lease.LeaseID)
 		}
 		if j.lease.Guard != "" && !j.guardShared {
 			guardGone, err := v.client.RevokeGuard(ctx, j.lease.Guard)

@@ -33,6 +33,14 @@ type answer struct {
 	serverTime time.Time
 }
 
+// foreign tells whether a 2xx answer has a body that can't be the API's: the page
+// of a portal or a proxy that stands where the server should. Nothing at all is
+// an answer that the API gives.
+func (a answer) foreign() bool {
+	body := bytes.TrimSpace(a.body)
+	return len(body) > 0 && body[0] != '{'
+}
+
 // envelope is what every answer of the API looks like.
 type envelope struct {
 	leaseID   string

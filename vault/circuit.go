@@ -24,7 +24,9 @@ func (c *Client) call(ctx context.Context, rq request) (answer, error) {
 		return answer{}, &Error{Op: rq.op, Conn: c.cfg.Name, Path: rq.path, Kind: KindPermission, Err: ErrNotLoggedIn}
 	}
 	if rq.node {
-		return c.attempt(ctx, rq)
+		got, err := c.attempt(ctx, rq)
+		c.stats.ended(rq, err)
+		return got, err
 	}
 	now := time.Now()
 	a := ask{mount: rq.mountName(), urgency: urgencyOf(ctx, now), vital: rq.vital}
@@ -33,11 +35,14 @@ func (c *Client) call(ctx context.Context, rq request) (answer, error) {
 	}
 	p := c.gate.enter(ctx, a)
 	if p.denied != nil {
+		c.stats.count(func(is *Stats) { is.Held++ })
 		return answer{}, c.denied(rq, p.denied)
 	}
 	if p.probe {
+		c.stats.count(func(is *Stats) { is.Probes++ })
 		if err := c.probe(ctx, rq); err != nil {
-			o := outcomeOf(ctx, rq, err)
+			c.stats.count(func(is *Stats) { is.Held++ })
+			o := outcomeOf(ctx, rq, answer{}, err)
 			if o.verdict != saysNothing {
 				o.verdict = saysOut
 			}
@@ -46,7 +51,8 @@ func (c *Client) call(ctx context.Context, rq request) (answer, error) {
 		}
 	}
 	got, err := c.attempt(ctx, rq)
-	c.gate.leave(p, outcomeOf(ctx, rq, err))
+	c.stats.ended(rq, err)
+	c.gate.leave(p, outcomeOf(ctx, rq, got, err))
 	return got, err
 }
 
@@ -89,10 +95,13 @@ func (c *Client) denied(rq request, r *refusal) *Error {
 }
 
 // outcomeOf tells what the end of a call says of the server.
-func outcomeOf(ctx context.Context, rq request, err error) outcome {
+func outcomeOf(ctx context.Context, rq request, got answer, err error) outcome {
 	o := outcome{verdict: saysAlive, about: rq.path + " " + rq.mount}
 	var e *Error
 	if !errors.As(err, &e) {
+		if got.foreign() {
+			o.verdict, o.kind = saysDoubt, KindMalformed
+		}
 		return o
 	}
 	o.kind = e.Kind
@@ -140,6 +149,7 @@ func (rq request) mountName() string {
 // circuitMoved says and passes on that the circuit changed.
 func (c *Client) circuitMoved(s Circuit) {
 	if s.Out {
+		c.stats.count(func(is *Stats) { is.Outages++ })
 		c.cfg.Logger.Warn("the server is out; calls fail without a request until a probe succeeds", "vault", c.cfg.Name, "kind", s.Kind.String(), "waiting", s.Waiting)
 	} else {
 		c.cfg.Logger.Info("the server is back; calls go by urgency and at a growing rate", "vault", c.cfg.Name, "waiting", s.Waiting)

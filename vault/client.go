@@ -28,6 +28,7 @@ type Client struct {
 	method method      // nil: a token that is given
 	tls    *clientCert // nil: none
 	gate   *gate
+	stats  stats
 
 	forbidden chan struct{} // our token was refused; Run looks at it
 	pace      pace

@@ -72,7 +72,7 @@ func (c *Client) CreateGuard(ctx context.Context, opts GuardOptions) (Guard, err
 	}
 	granted, err := a.tokenGrant(rq.token)
 	if err != nil {
-		return Guard{}, c.malformed(rq, a, err)
+		return Guard{}, c.unusable(rq, a, err)
 	}
 	if why := granted.unfit(); why != "" {
 		if granted.accessor != "" {
@@ -80,6 +80,7 @@ func (c *Client) CreateGuard(ctx context.Context, opts GuardOptions) (Guard, err
 		}
 		return Guard{}, fmt.Errorf("vault %s: create guard: role %s: %w: %s", c.cfg.Name, c.cfg.GuardRole, ErrGuardUnfit, why)
 	}
+	c.odd("", granted.warnings)
 	return Guard{Token: granted.value, Accessor: granted.accessor, TTL: granted.ttl, SentAt: a.sentAt, Warnings: granted.warnings}, nil
 }
 
@@ -130,10 +131,10 @@ func (c *Client) ExtendGuard(ctx context.Context, accessor string, increment tim
 	}
 	granted, err := a.tokenGrant(rq.token)
 	if err != nil {
-		return 0, c.malformed(rq, a, err)
+		return 0, c.unusable(rq, a, err)
 	}
 	if granted.ttl.IsZero() {
-		return 0, c.malformed(rq, a, errors.New(join("the extension grants no time", granted.suspect)))
+		return 0, c.unusable(rq, a, errors.New(join("the extension grants no time", granted.suspect)))
 	}
 	return granted.ttl.Std(), nil
 }
@@ -154,7 +155,7 @@ func (c *Client) LookupGuard(ctx context.Context, accessor string) (TokenInfo, e
 	}
 	info, err := a.tokenInfo(rq.token)
 	if err != nil {
-		return TokenInfo{}, c.malformed(rq, a, err)
+		return TokenInfo{}, c.unusable(rq, a, err)
 	}
 	return info, nil
 }

@@ -49,7 +49,7 @@ func (c *Client) Health(ctx context.Context) (Health, error) {
 		h.State = KindSealed
 	default:
 		if err == nil {
-			err = c.malformed(rq, a, fmt.Errorf("HTTP %d is no health", h.Status))
+			err = c.unusable(rq, a, fmt.Errorf("HTTP %d is no health", h.Status))
 		}
 		return Health{}, err
 	}
@@ -62,7 +62,7 @@ func (c *Client) Health(ctx context.Context) (Health, error) {
 		if err != nil {
 			return Health{}, err // a proxy's 503, a quota's 429
 		}
-		return Health{}, c.malformed(rq, a, errors.New("the answer is not a health document"))
+		return Health{}, c.unusable(rq, a, errors.New("the answer is not a health document"))
 	}
 	h.Version = doc.Version
 	if doc.Time > 0 {

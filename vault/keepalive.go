@@ -241,9 +241,9 @@ func (c *Client) renewSelf(ctx context.Context, t token) error {
 	if err == nil {
 		var granted tokenGrant
 		if granted, err = a.tokenGrant(t.value); err != nil {
-			err = c.malformed(rq, a, err)
+			err = c.unusable(rq, a, err)
 		} else if granted.ttl.IsZero() {
-			err = c.malformed(rq, a, fmt.Errorf("the renewal grants no time: %s", join("lease_duration 0", granted.suspect)))
+			err = c.unusable(rq, a, fmt.Errorf("the renewal grants no time: %s", join("lease_duration 0", granted.suspect)))
 		} else {
 			c.noteRenewal(t, granted, sentAt)
 			return nil

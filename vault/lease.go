@@ -52,16 +52,17 @@ func (c *Client) RenewLease(ctx context.Context, leaseID string, increment time.
 	}
 	e, err := a.parse(rq.token)
 	if err != nil {
-		return Renewal{}, c.malformed(rq, a, err)
+		return Renewal{}, c.unusable(rq, a, err)
 	}
 	r := Renewal{LeaseID: leaseID, TTL: e.duration, Renewable: e.renewable, Data: e.data, Warnings: e.warnings, SentAt: a.sentAt, Suspect: e.suspect}
+	c.odd(r.Suspect, r.Warnings)
 	if isLeaseID(e.leaseID) {
 		r.LeaseID = e.leaseID
 	}
 	if e.data != nil {
 		fields, err := e.object("data", e.data)
 		if err != nil {
-			return Renewal{}, c.malformed(rq, a, err)
+			return Renewal{}, c.unusable(rq, a, err)
 		}
 		if r.Keys = sortedKeys(fields); len(r.Keys) == 0 {
 			r.Data, r.Keys = nil, nil
@@ -107,7 +108,7 @@ func (c *Client) LookupLease(ctx context.Context, leaseID string) (LeaseInfo, er
 	}
 	info, err := a.leaseInfo(leaseID)
 	if err != nil {
-		return LeaseInfo{}, c.malformed(rq, a, err)
+		return LeaseInfo{}, c.unusable(rq, a, err)
 	}
 	return info, nil
 }

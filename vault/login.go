@@ -137,7 +137,7 @@ func (c *Client) logIn(ctx context.Context) error {
 		err = errors.New("the answer holds no token; a login that needs a second factor can't be used")
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.method, c.malformed(rq, a, err))
+		return fmt.Errorf("%s: %w", c.method, c.unusable(rq, a, err))
 	}
 	if granted.uses > 0 {
 		c.discard(ctx, granted.value)

@@ -101,8 +101,9 @@ func (c *Client) Read(ctx context.Context, path string, g *Guard, opts ReadOptio
 	}
 	grant, err := a.grant(rq, opts)
 	if err != nil {
-		return Grant{}, c.malformed(rq, a, err)
+		return Grant{}, c.unusable(rq, a, err)
 	}
+	c.odd(grant.Suspect, grant.Warnings)
 	if grant.LeaseID != "" {
 		grant.TokenExpires = expires
 	}

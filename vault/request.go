@@ -129,6 +129,7 @@ func (c *Client) send(ctx, opCtx context.Context, rq request) (answer, error) {
 	a := answer{sentAt: time.Now()}
 	for followed := false; ; followed = true {
 		from := *r.URL
+		c.stats.count(func(is *Stats) { is.Requests++ })
 		resp, sent, err := exchange(opCtx, client, r)
 		if resp == nil {
 			return answer{}, c.unanswered(ctx, opCtx, rq, sent, err)

@@ -38,6 +38,9 @@ type token struct {
 // TokenStatus is what may be shown of our own token.
 type TokenStatus struct {
 	LoggedIn bool
+	// Given: the token was given to us, not made by a login of ours, so it may be
+	// the one of before a restart.
+	Given bool
 	// Source names where it came from: "configuration", "file PATH",
 	// "BAO_TOKEN", "VAULT_TOKEN", "~/.vault-token", or the auth method and its
 	// mount, such as "AppRole at auth/approle".
@@ -61,7 +64,7 @@ func (c *Client) Token() TokenStatus {
 	defer c.mu.Unlock()
 	t := c.token
 	return TokenStatus{
-		LoggedIn: !t.value.IsZero(), Source: t.source, TTL: t.ttl, Renewable: t.renewable,
+		LoggedIn: !t.value.IsZero(), Given: c.method == nil, Source: t.source, TTL: t.ttl, Renewable: t.renewable,
 		Expires: t.expires, Since: t.loggedIn, Logins: t.logins, RefusedSince: t.refusedSince, LastError: t.lastError,
 	}
 }
@@ -113,7 +116,7 @@ func (c *Client) enforce(ctx context.Context, value secret.String, source string
 	}
 	info, err := a.tokenInfo(value)
 	if err != nil {
-		return fmt.Errorf("token from %s: %w", source, c.malformed(rq, a, err))
+		return fmt.Errorf("token from %s: %w", source, c.unusable(rq, a, err))
 	}
 	if info.UsesLeft > 0 {
 		return fmt.Errorf("token from %s: %w: %d uses are left, and when they are gone every lease under it is revoked; give one that was made without num_uses",

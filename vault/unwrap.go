@@ -34,7 +34,7 @@ func (c *Client) unwrapSecretID(ctx context.Context, role AppRole, wrapping secr
 	}
 	secretID, err := a.wrappedSecretID(wrapping)
 	if err != nil {
-		return secret.String{}, c.malformed(rq, a, err)
+		return secret.String{}, c.unusable(rq, a, err)
 	}
 	c.unwrapped = unwrapped{wrapping: wrapping, secretID: secretID}
 	return secretID, nil
@@ -51,15 +51,15 @@ func (c *Client) checkWrapping(ctx context.Context, role AppRole, wrapping secre
 	}
 	e, err := a.parse(wrapping)
 	if err != nil {
-		return c.malformed(rq, a, err)
+		return c.unusable(rq, a, err)
 	}
 	data, err := e.object("data", e.data)
 	if err != nil {
-		return c.malformed(rq, a, err)
+		return c.unusable(rq, a, err)
 	}
 	from, err := readText("creation_path", data["creation_path"])
 	if err != nil {
-		return c.malformed(rq, a, err)
+		return c.unusable(rq, a, err)
 	}
 	name, ok := strings.CutPrefix(strings.TrimPrefix(from, "/"), "auth/"+role.mount()+"/role/")
 	if name, ok2 := strings.CutSuffix(name, "/secret-id"); !ok || !ok2 || name == "" || strings.Contains(name, "/") {

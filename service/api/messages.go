@@ -82,6 +82,27 @@ type Vault struct {
 	// PausedSince is since when it refuses our credentials (E12); zero: it
 	// does not.
 	PausedSince time.Time `json:"paused_since,omitzero"`
+	// Unguarded is why acquisitions are made without guards; empty: they are made
+	// with them.
+	Unguarded string `json:"unguarded,omitempty"`
+	// OutSince is since when it is out, so that only probes are sent; zero: it
+	// is not.
+	OutSince time.Time `json:"out_since,omitzero"`
+	// Waiting and InFlight count calls as of now.
+	Waiting  int `json:"waiting"`
+	InFlight int `json:"in_flight"`
+	// What follows counts since the instance started. Requests went out; Calls
+	// ended, by what was asked and how that ended ("none": well), whatever
+	// number of requests each took; Held were not sent, because it was out or
+	// asked for a pause.
+	Requests uint64                       `json:"requests"`
+	Calls    map[string]map[string]uint64 `json:"calls,omitempty"`
+	Held     uint64                       `json:"held"`
+	Outages  uint64                       `json:"outages"`
+	Probes   uint64                       `json:"probes"`
+	// Suspect are durations that made no sense, Warnings the server's own.
+	Suspect  uint64 `json:"durations_suspect"`
+	Warnings uint64 `json:"warnings"`
 }
 
 // Leases is a scope's table.

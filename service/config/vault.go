@@ -24,8 +24,10 @@ type Vault struct {
 	Timeout events.Seconds
 	// Retries is how often what may be sent twice is repeated at once, 0 to 10.
 	Retries int
-	TLS     TLS
-	Limits  VaultLimits
+	// VerifyRevocations has every lease looked up after it was revoked.
+	VerifyRevocations bool
+	TLS               TLS
+	Limits            VaultLimits
 
 	environment *bool // what the file says
 	http        bool  // the address has no TLS

@@ -28,6 +28,7 @@ func (c *Config) vault(name string) shape {
 		{name: "guard_ttl", shape: duration{&v.GuardTTL, "1s", "1h"}, def: "60s"},
 		{name: "timeout", shape: duration{&v.Timeout, "100ms", "5m"}, def: "10s"},
 		{name: "retries", shape: integer{to: func(n int64) { v.Retries = int(n) }, min: 0, max: 10}, def: "0"},
+		{name: "verify_revocations", shape: boolean{&v.VerifyRevocations}, def: "false"},
 		{name: "tls", shape: v.TLS.shape("ca", "ca_pem", "ca_path", "cert", "key", "server_name", "skip_verify")},
 		{name: "limits", shape: v.Limits.shape()},
 	}, check: func(d *decoder, f *found) {
