@@ -30,6 +30,9 @@ type Head struct {
 	// Revision and Digest are those of the definitions in force.
 	Revision uint64
 	Digest   string
+	// Documents are the settings documents by name. The map is never changed,
+	// only replaced, since drafts share it.
+	Documents map[string]Document
 	// Spent is when the scope's budget of acquisitions would be whole again.
 	Spent time.Time
 	// Released: the holder gave the scope back and nobody has opened since;
