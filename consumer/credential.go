@@ -64,6 +64,13 @@ func (c Credential) Get(key string) (value secret.String, ok bool) {
 	return secret.New(string(raw)), true
 }
 
+// JSON gives the value of a key as JSON, a text in its quotes: unlike
+// [Credential.Get] it tells "1" from 1.
+func (c Credential) JSON(key string) (value secret.String, ok bool) {
+	raw, ok := c.values[key]
+	return secret.New(string(raw)), ok
+}
+
 // String says which credential it is, without its values.
 func (c Credential) String() string {
 	if c.None() {

@@ -365,11 +365,20 @@ type Left struct {
 	Reason      string `json:"reason"`
 }
 
-// Updated says that a settings document has a new revision.
+// Updated says that a settings document changed. With a higher revision other
+// things are written in it; with the revision that it had, a secret that it
+// refers to, and that has no lease, has other values. The event's name is the
+// document's.
 type Updated struct {
-	Revision uint64   `json:"revision"`
-	Paths    []string `json:"paths"`
-	Blob     string   `json:"blob"`
+	Revision uint64 `json:"revision"`
+	// Paths are the places that differ, never what stands there.
+	Paths []string `json:"paths"`
+	// Blob is the number under which the content is sealed away.
+	Blob string `json:"blob"`
+	// Definitions is the revision of the definitions file that the content came
+	// from, Fingerprint a keyed one of it; 0: it came by the API.
+	Definitions uint64 `json:"definitions,omitempty"`
+	Fingerprint string `json:"fingerprint,omitempty"`
 }
 
 // Rejected says that an update of a settings document was refused.

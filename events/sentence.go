@@ -20,7 +20,7 @@ func Sentence(e *Event) string {
 	case *Format:
 		return "later versions of events may be written from here on"
 	case *Updated:
-		return fmt.Sprintf("document revision %d changes %s", d.Revision, strings.Join(d.Paths, ", "))
+		return updatedSentence(d)
 	case *Rejected:
 		return fmt.Sprintf("document revision %d is refused: %s", d.Revision, d.Message)
 	case *Applied:
@@ -144,4 +144,15 @@ func retryPart(r Retry) string {
 		return "none"
 	}
 	return "at " + r.At.UTC().Format("15:04:05")
+}
+
+func updatedSentence(d *Updated) string {
+	s := fmt.Sprintf("document revision %d", d.Revision)
+	if len(d.Paths) > 0 {
+		s += " changes " + strings.Join(d.Paths, ", ")
+	}
+	if d.Definitions > 0 {
+		s += fmt.Sprintf(" (definitions revision %d)", d.Definitions)
+	}
+	return s
 }

@@ -194,6 +194,8 @@ func (d *Updated) fields(f fields) {
 	f.number(`"revision":`, &d.Revision, false)
 	f.texts(`"paths":`, &d.Paths, false)
 	f.text(`"blob":`, &d.Blob, false)
+	f.number(`"definitions":`, &d.Definitions, true)
+	f.text(`"fingerprint":`, &d.Fingerprint, true)
 }
 
 func (d *Rejected) fields(f fields) {

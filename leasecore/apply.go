@@ -22,7 +22,9 @@ func apply(t target, e *events.Event) error {
 	case *events.Released:
 		h := t.head()
 		h.Released, h.Shutdown, h.ReleasedAt = true, d.Shutdown, e.Time
-	case *events.Paused, *events.Resumed, *events.Format, *events.Updated, *events.Rejected:
+	case *events.Updated:
+		why = applyUpdated(t, e, d)
+	case *events.Paused, *events.Resumed, *events.Format, *events.Rejected:
 		// Nothing of these is in the core's state yet.
 	case *events.Applied:
 		applyDefinition(t, e, d)

@@ -29,7 +29,7 @@ func Decide(d *Draft, at At, c Command) ([]events.Event, error) {
 // begins tells whether a command's whole point is to begin something.
 func begins(c Command) bool {
 	switch c.(type) {
-	case Rotate, Reported, Adopt, Reissue:
+	case Rotate, Reported, Adopt, Reissue, UpdateDocument, RejectDocument:
 		return true
 	default:
 		return false
@@ -97,6 +97,10 @@ func (w *decision) decide(c Command) error {
 		w.reissue()
 	case Shutdown:
 		w.shutdown()
+	case UpdateDocument:
+		return w.updateDocument(c)
+	case RejectDocument:
+		w.rejectDocument(c)
 	case Release:
 		w.emit(events.EpochName, 0, &events.Released{Holder: c.Holder, Shutdown: c.Shutdown})
 	}

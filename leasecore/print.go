@@ -25,6 +25,10 @@ func (s *State) Print() string {
 	for _, name := range s.SortedNames() {
 		s.names[name].write(&b)
 	}
+	for _, name := range sortedKeys(s.Documents) {
+		d := s.Documents[name]
+		fmt.Fprintf(&b, "document %s revision=%d blob=%s definitions=%d fingerprint=%s\n", name, d.Revision, d.Blob, d.Definitions, d.Fingerprint)
+	}
 	return b.String()
 }
 

@@ -32,6 +32,9 @@ type Head struct {
 	Digest   string
 	// Lowered are the names whose good_for was lowered in this epoch.
 	Lowered []string
+	// Documents are the settings documents by name. The map is never changed,
+	// only replaced, since drafts share it.
+	Documents map[string]Document
 	// Spent is when the scope's budget of acquisitions would be whole again.
 	Spent time.Time
 	// Released: the holder gave the scope back and nobody has opened since;
@@ -281,7 +284,9 @@ type Draft struct {
 }
 
 // NewDraft begins a draft over a state.
-func NewDraft(s *State) *Draft { return &Draft{base: s, h: s.Head, names: map[string]*Name{}, owners: map[leaseID][]owner{}} }
+func NewDraft(s *State) *Draft {
+	return &Draft{base: s, h: s.Head, names: map[string]*Name{}, owners: map[leaseID][]owner{}}
+}
 
 // Name gives a name's state as the draft has it.
 func (d *Draft) Name(name string) *Name {

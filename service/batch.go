@@ -288,6 +288,7 @@ func (t *term) bring(state *leasecore.State, name string, now time.Time, panicke
 		}
 	}()
 	t.views.publish(state, name, now)
+	t.documents.touched(name)
 	t.work.sync(name, state.Owed(name, now))
 	// From when the batch was gathered: what became due since is due at once.
 	at, ok := state.Wake(name, t.looked)

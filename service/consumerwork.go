@@ -76,6 +76,14 @@ func (j *job) again(ctx context.Context) (request, bool) {
 // prepare asks an incarnation until it answers or the hand-over's time is up,
 // which the core notices by itself.
 func (j *job) prepare(ctx context.Context) (request, bool) {
+	if err := j.documents.stage(ctx, j); unfit(err) {
+		return request{command: leasecore.Answered{
+			Name: j.effect.Name, N: j.effect.N, Incarnation: j.incarnation.ID, Reason: clipText("the settings documents: "+err.Error(), wire.MaxReason/2),
+		}}, true
+	} else if err != nil {
+		j.log.Warn("the candidate is not in the settings documents", "name", j.effect.Name, "error", err)
+		return j.again(ctx)
+	}
 	left := j.deadline.Sub(j.svc.clock.Now())
 	values, err := j.svc.values(ctx, j.name, j.effect.Name, j.lease.No)
 	if err != nil {

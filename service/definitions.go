@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/handover/document"
 	"github.com/leasesvc/leasesvc/handover/verify"
 	"github.com/leasesvc/leasesvc/leasecore"
 	"github.com/leasesvc/leasesvc/service/config"
@@ -15,7 +16,7 @@ import (
 
 // loadDefinitions reads a scope's definitions file under every rule there is.
 func loadDefinitions(cfg *config.Config, scope string) (*config.Definitions, error) {
-	return cfg.LoadDefinitions(scope, config.CheckDSN(verify.Check))
+	return cfg.LoadDefinitions(scope, config.CheckDSN(verify.Check), config.CheckDocument(checkText, checkDocument))
 }
 
 // CheckDefinitions reads every scope's definitions file and gives what is wrong
@@ -60,6 +61,37 @@ func (t *term) applyFile(ctx context.Context) (string, error) {
 		return "", err
 	}
 	warnPolls(t.log, defs)
+	says, err := t.applyLeases(ctx, defs)
+	if err != nil {
+		return "", err
+	}
+	inForce, err := t.do(ctx, leasecore.Tick{}, events.Actor{}, func(s *leasecore.State) any { return s.Revision })
+	if err != nil || inForce != defs.Revision {
+		return says, err
+	}
+	return says, t.documents.want(defs.File, defs.Revision, defs.Documents)
+}
+
+// checkText looks at a text of a document for a reference that is none.
+func checkText(text string) error {
+	if !document.IsReference(text) {
+		return nil
+	}
+	_, err := document.ParseReference(text)
+	return err
+}
+
+// checkDocument looks at a whole document of the definitions file.
+func checkDocument(name string, tree any) error {
+	content, err := document.FromAny(tree)
+	if err == nil {
+		_, err = document.New(name, 1, content)
+	}
+	return err
+}
+
+// applyLeases has the definitions of leases decided.
+func (t *term) applyLeases(ctx context.Context, defs *config.Definitions) (string, error) {
 	before, err := t.do(ctx, leasecore.Tick{}, events.Actor{}, func(s *leasecore.State) any { return s.Revision })
 	if err != nil {
 		return "", err

@@ -9,7 +9,7 @@ import (
 func TestArrows(t *testing.T) {
 	arrows.Check(t, arrows.Allow{
 		Internal: []string{
-			"epochkv", "events", "events/journal", "handover", "handover/verify", "handover/wire", "internal/failpoint",
+			"epochkv", "events", "events/journal", "handover", "handover/document", "handover/verify", "handover/wire", "internal/failpoint",
 			"leasecore", "projector", "secret", "service/api", "service/config", "vault",
 		},
 		External: []string{"github.com/nats-io", "golang.org/x/sync", "golang.org/x/sys"},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -73,6 +74,7 @@ func (t *term) serveAPI() (*endpoints, error) {
 		wire.Subject(wire.OpLeave, t.name, "*"):    e.leave,
 		wire.Subject(wire.OpRefused, t.name, "*"):  e.refused,
 	}
+	maps.Copy(ops, e.documentOps())
 	for subject, handle := range ops {
 		op := strings.Split(subject, ".")[1]
 		err := m.AddEndpoint(op, micro.HandlerFunc(func(r micro.Request) { e.serve(op, r, handle) }), micro.WithEndpointSubject(subject))
@@ -192,6 +194,8 @@ func (e *endpoints) refuse(r micro.Request, err error) {
 		p.Code = api.CodeBusy
 	case errors.Is(err, errNotLeading):
 		p.Code = api.CodeNotLeading
+	default:
+		p.Code = documentCode(err)
 	}
 	b, merr := json.Marshal(p)
 	if merr != nil {

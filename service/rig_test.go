@@ -34,6 +34,8 @@ type rig struct {
 	// More for the service file: at its end, in the Vault connection, and
 	// among the scopes.
 	more, moreVault, moreScopes string
+	// documents is what the scope's documents may refer to.
+	documents string
 
 	mu  sync.Mutex
 	log []events.Event
@@ -125,10 +127,10 @@ seal_key: {file: seal.key}
 vaults:
   main: {address: %q, environment: false, token: %q, %s}
 scopes:
-  prod: {definitions: definitions.yaml}
+  prod: {definitions: definitions.yaml, documents: {%s}}
 %sinsecure_consumers: true
 heartbeat: 100ms
-%s`, r.nats.URL(), state, r.vault.URL(), r.vault.RootToken().Reveal(), orElse(r.moreVault, "guard_role: leasesvc"), r.moreScopes, r.more))
+%s`, r.nats.URL(), state, r.vault.URL(), r.vault.RootToken().Reveal(), orElse(r.moreVault, "guard_role: leasesvc"), r.documents, r.moreScopes, r.more))
 	if err != nil {
 		r.t.Fatal(err)
 	}

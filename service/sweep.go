@@ -2,6 +2,8 @@ package service
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/leasesvc/leasesvc/events"
@@ -46,6 +48,9 @@ func (t *term) sweepOnce(ctx context.Context, after time.Duration) (swept int, e
 			continue
 		}
 		known, err := t.do(ctx, leasecore.Tick{}, events.Actor{}, func(s *leasecore.State) any {
+			if doc, ok := strings.CutPrefix(b.Name, documentBlobPrefix); ok {
+				return s.Documents[doc].Blob == strconv.FormatUint(b.Lease, 10)
+			}
 			n := s.Name(b.Name)
 			return n != nil && n.Lease(b.Lease) != nil
 		})

@@ -47,6 +47,7 @@ type term struct {
 	views      views
 	anew       anew
 	oddities   oddities
+	documents  *documents
 	log        *slog.Logger
 
 	lastSeq  atomic.Uint64
@@ -70,6 +71,7 @@ func newTerm(sc *scope, p *projector.Projection, epoch, fence uint64) *term {
 		Scope: sc.name, Epoch: epoch, Fence: fence, Tail: fence, Chain: p.Chain(),
 		Holder: sc.svc.cells.HolderID(), SealKey: sc.svc.keys.ID(), NewID: newID, Now: sc.svc.clock.Now,
 	})
+	t.documents = newDocuments(t)
 	t.lastSeq.Store(fence)
 	return t
 }
@@ -78,6 +80,7 @@ func newTerm(sc *scope, p *projector.Projection, epoch, fence uint64) *term {
 func (t *term) end(why error) {
 	t.endOnce.Do(func() {
 		t.endWhy = why
+		t.documents.end()
 		close(t.ended)
 	})
 }
@@ -167,6 +170,7 @@ func (t *term) lead(ctx, base context.Context) error {
 	}
 	serving.Go(func() { t.applyDefinitionsFile(termCtx, stopServing) })
 	serving.Go(func() { t.sweep(termCtx, stopServing) })
+	serving.Go(func() { t.documents.run(termCtx, stopServing) })
 	serving.Go(t.persistEpoch)
 	go func() { // a deposal ends even an append that waits
 		select {

@@ -122,13 +122,18 @@ func (d Document) paths() []Path {
 	return slices.SortedFunc(maps.Keys(d.at.chains), Path.compare)
 }
 
-// leases gives the names of all leases that the document refers to, those
-// further down in a fallback chain too.
-func (d Document) leases() []string {
+// Leases gives the names of all leases that the document refers to, those
+// further down in a fallback chain too, sorted.
+func (d Document) Leases() []string { return d.names(Lease) }
+
+// Secrets gives the paths of all secrets in Vault that it refers to, likewise.
+func (d Document) Secrets() []string { return d.names(Vault) }
+
+func (d Document) names(scheme Scheme) []string {
 	names := map[string]bool{}
 	for _, chain := range d.at.chains {
 		for _, ref := range chain {
-			if ref.Scheme == Lease {
+			if ref.Scheme == scheme {
 				names[ref.Name] = true
 			}
 		}

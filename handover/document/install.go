@@ -75,7 +75,7 @@ func (in *Install) stage(values Values) error {
 	s := in.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found := s.destinations(in.lease, func(ref Reference) (Value, error) {
+	found := s.destinations(source{Lease, in.lease}, func(ref Reference) (Value, error) {
 		v, ok := values[ref.Key]
 		if !ok {
 			return Value{}, fmt.Errorf("%s: %w", ref, ErrMissingKey)
@@ -100,18 +100,18 @@ type destinations struct {
 	bad    []Bad
 }
 
-// destinations resolves all places of a lease without writing any. Called with
-// mu held.
-func (s *Store) destinations(lease string, read func(Reference) (Value, error)) destinations {
+// destinations resolves all places of a lease, or a secret, without writing any.
+// Called with mu held.
+func (s *Store) destinations(from source, read func(Reference) (Value, error)) destinations {
 	var found destinations
-	for _, at := range s.registry.of(lease) {
+	for _, at := range s.registry.of(from) {
 		found.add(s, at, []Reference{s.registry.filledBy[at]}, read)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.documents)) {
 		h := s.documents[name]
 		for _, p := range h.unresolved() {
 			chain := h.doc.at.chains[p]
-			ours := slices.DeleteFunc(slices.Clone(chain), func(r Reference) bool { return r.source() != source{Lease, lease} })
+			ours := slices.DeleteFunc(slices.Clone(chain), func(r Reference) bool { return r.source() != from })
 			if len(ours) == 0 {
 				continue
 			}

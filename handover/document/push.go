@@ -22,13 +22,23 @@ type Pushed struct {
 // install in flight (L19). The error is [ErrLifecycleEnded] or that ctx ended,
 // with nothing written.
 func (s *Store) Push(ctx context.Context, lease string, r Reader) (Pushed, error) {
+	return s.push(ctx, source{Lease, lease}, r)
+}
+
+// PushSecret is [Store.Push] for a secret of Vault's that documents refer to by
+// its path.
+func (s *Store) PushSecret(ctx context.Context, path string, r Reader) (Pushed, error) {
+	return s.push(ctx, source{Vault, path}, r)
+}
+
+func (s *Store) push(ctx context.Context, from source, r Reader) (Pushed, error) {
 	if err := s.takeCurrent(ctx); err != nil {
-		return Pushed{}, fmt.Errorf("pushing %s to the documents: %w", lease, err)
+		return Pushed{}, fmt.Errorf("pushing %s to the documents: %w", from.name, err)
 	}
 	defer s.give()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found := s.destinations(lease, func(ref Reference) (Value, error) {
+	found := s.destinations(from, func(ref Reference) (Value, error) {
 		v, err := r.Read(ref)
 		if err != nil {
 			return Value{}, fmt.Errorf("reading %s: %w", ref, err)

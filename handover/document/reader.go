@@ -13,12 +13,17 @@ var (
 	// ErrExpired says that there was a lease and that it has expired: its values
 	// are handed to nobody (L53).
 	ErrExpired = errors.New("expired")
+	// ErrPending says that there is a lease by that name and that nothing is
+	// committed for it yet. For readers that is as [ErrUnknown]; an update may
+	// refer to it all the same, and the place stays without a value until the
+	// lease's first install.
+	ErrPending = errors.New("nothing is committed yet")
 )
 
 // Reader gives the values that references stand for: unexpired data only (L44).
 type Reader interface {
 	// Read gives a reference's value; presence decides, not truth (L54). The
-	// errors are [ErrUnknown] and [ErrExpired]. Any other means that it can't be
+	// errors are [ErrUnknown], [ErrExpired] and [ErrPending]. Any other means that it can't be
 	// told now, and ends what is being done: it does not make the next reference
 	// of a fallback chain win. Errors must not hold values. Read is called while
 	// a store is being changed: it must not wait, nor call the store.
@@ -119,10 +124,16 @@ func resolve(r Reader, chain []Reference) (Reference, Value, error) {
 		if err == nil {
 			return ref, v, nil
 		}
-		if !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrExpired) {
+		if !unreadable(err) {
 			return Reference{}, Value{}, fmt.Errorf("reading %s: %w", ref, err)
 		}
 		misses.Misses = append(misses.Misses, Miss{ref, err})
 	}
 	return Reference{}, Value{}, misses
+}
+
+// unreadable tells the errors that make the next reference of a chain count
+// from those that end what is being done.
+func unreadable(err error) bool {
+	return errors.Is(err, ErrUnknown) || errors.Is(err, ErrExpired) || errors.Is(err, ErrPending)
 }

@@ -60,7 +60,7 @@ func (r registry) unregister(at Place) {
 	}
 }
 
-// of gives the places that a lease fills, in order.
-func (r registry) of(lease string) []Place {
-	return slices.SortedFunc(maps.Keys(r.places[source{Lease, lease}]), Place.compare)
+// of gives the places that a lease or a secret fills, in order.
+func (r registry) of(from source) []Place {
+	return slices.SortedFunc(maps.Keys(r.places[from]), Place.compare)
 }

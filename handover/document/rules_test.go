@@ -39,12 +39,12 @@ func TestL40_RegisteringAnotherReferenceMovesThePlace(t *testing.T) {
 	r.register(LeaseKey("db", "pw"), at)
 	r.register(LeaseKey("db", "pw"), at)
 	r.register(LeaseKey("db", "pw"), other)
-	if got := r.of("db"); len(got) != 2 {
+	if got := r.of(source{Lease, "db"}); len(got) != 2 {
 		t.Fatalf("the key has the places %v", got)
 	}
 	r.register(LeaseKey("mq", "pw"), at)
 	r.register(LeaseKey("mq", "user"), at)
-	if db, mq := r.of("db"), r.of("mq"); len(db) != 1 || db[0] != other || len(mq) != 1 || r.filledBy[at] != LeaseKey("mq", "user") {
+	if db, mq := r.of(source{Lease, "db"}), r.of(source{Lease, "mq"}); len(db) != 1 || db[0] != other || len(mq) != 1 || r.filledBy[at] != LeaseKey("mq", "user") {
 		t.Fatalf("db has %v, mq has %v", db, mq)
 	}
 	r.unregister(at)

@@ -234,7 +234,7 @@ func (s *Store) Document(name string) (Document, error) {
 func (s *Store) Places(lease string) []Place {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.registry.of(lease)
+	return s.registry.of(source{Lease, lease})
 }
 
 // FilledBy gives the one reference that fills a place now; ok is false when

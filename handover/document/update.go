@@ -77,7 +77,8 @@ type Publish func(context.Context, Change) error
 // at any step leaves everything as it was: [RevisionError], [ErrDocument],
 // [ErrNoPlace] and [ErrUnwritable] (L41), [ErrSlotTwice], [ErrVanished] (an
 // assignment does not stand, because another one replaced what it is in),
-// [UnresolvedError], what r and publish return.
+// [UnresolvedError] (but not where a lease of the chain is [ErrPending]: such a
+// place has no value yet), what r and publish return.
 //
 // While an install of a lease that the new revision refers to is in flight it
 // waits, see [Gate.Wait] for how long and for its errors (L43).
@@ -97,7 +98,12 @@ func (s *Store) update(ctx context.Context, u Update, r Reader, publish Publish)
 		return Change{}, err
 	}
 	defer s.give()
-	d, err := draw(next, r, func(_ Path, err error) error { return err })
+	d, err := draw(next, r, func(_ Path, err error) error {
+		if errors.Is(err, ErrPending) {
+			return nil // the lease's first install gives it a value
+		}
+		return err
+	})
 	if err != nil {
 		return Change{}, err
 	}
@@ -132,10 +138,24 @@ func (s *Store) enter(ctx context.Context, u Update) (was *held, next Document, 
 		if err != nil {
 			return nil, Document{}, err
 		}
-		if err := s.gate.waitFor(ctx, patience.C, u.Consumer, next.leases()); err != nil {
+		if err := s.gate.waitFor(ctx, patience.C, u.Consumer, next.Leases()); err != nil {
 			return nil, Document{}, err
 		}
 	}
+}
+
+// Draw gives the revision that an update would make of a document as it is now,
+// unpublished and unseen: so that what it refers to can be fetched before
+// [Store.Update] reads it.
+func (s *Store) Draw(u Update) (Document, error) {
+	s.mu.RLock()
+	was := s.documents[u.Document]
+	s.mu.RUnlock()
+	content, err := u.apply(was)
+	if err != nil {
+		return Document{}, fmt.Errorf("updating document %s: %w", u.Document, err)
+	}
+	return New(u.Document, u.Expected+1, content)
 }
 
 // propose validates the update against what is there and looks at the gate.
@@ -162,7 +182,7 @@ func (s *Store) propose(u Update) (was *held, next Document, open bool, err erro
 			return nil, Document{}, false, fmt.Errorf("assigning %s: %w: %w", a.Path, ErrVanished, err)
 		}
 	}
-	blocked, _, err := s.gate.look(u.Consumer, next.leases())
+	blocked, _, err := s.gate.look(u.Consumer, next.Leases())
 	return was, next, blocked == nil, err
 }
 

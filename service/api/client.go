@@ -11,7 +11,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
-	"github.com/nats-io/nkeys"
 )
 
 // Client asks the holders of scopes.
@@ -106,26 +105,10 @@ func (c *Client) Shutdown(ctx context.Context, scope string) (Done, error) {
 // Adopt hands a lease over that was obtained elsewhere, sealed to the service's
 // public key by a key of this call's own.
 func (c *Client) Adopt(ctx context.Context, scope, name, serviceKey string, a Adoption) (Done, error) {
-	own, err := nkeys.CreateCurveKeys()
+	m, err := sealed(Subject(OpAdopt, scope, name), serviceKey, a)
 	if err != nil {
-		return Done{}, fmt.Errorf("making a key to seal with: %w", err)
+		return Done{}, fmt.Errorf("adopting a lease for %s: %w", name, err)
 	}
-	defer own.Wipe()
-	public, err := own.PublicKey()
-	if err != nil {
-		return Done{}, fmt.Errorf("making a key to seal with: %w", err)
-	}
-	plain, err := json.Marshal(a)
-	if err != nil {
-		return Done{}, fmt.Errorf("encoding the adoption: %w", err)
-	}
-	sealed, err := own.Seal(plain, serviceKey)
-	if err != nil {
-		return Done{}, fmt.Errorf("sealing to the service's key: %w", err)
-	}
-	m := nats.NewMsg(Subject(OpAdopt, scope, name))
-	m.Header.Set(HeaderXKey, public)
-	m.Data = sealed
 	return send[Done](ctx, c, m)
 }
 

@@ -172,6 +172,8 @@ const (
 	CodeRefused     = "refused"
 	CodeBusy        = "busy"
 	CodeNotLeading  = "not-leading"
+	// CodeConflict: a document has another revision than the update was made from.
+	CodeConflict = "conflict"
 )
 
 // Error implements error.

@@ -89,6 +89,20 @@ type SealKey struct{ File, Env string }
 type Scope struct {
 	// Definitions is the definitions file.
 	Definitions string
+	Documents   Documents
+}
+
+// Documents says what the settings documents of a scope may refer to.
+type Documents struct {
+	// Vault is the connection that vault:// references are read by; "": none.
+	Vault string
+	// Environment are the variables that env:// references may name. Whoever
+	// may write a document can read each of them.
+	Environment []string
+	// Poll is how often secrets without lease are read again.
+	Poll events.Seconds
+	// Wait bounds how long an update waits for a hand-over (L43).
+	Wait events.Seconds
 }
 
 // HTTP says where /livez, /readyz, /metrics and the status are served.
@@ -123,6 +137,7 @@ func Parse(file string, src []byte) (*Config, error) {
 	} else {
 		c.shape().read(d, root, place{Position: Position{1, 1}})
 		c.settleVaults(d)
+		c.settleDocuments(d)
 	}
 	if err := inFileOrder(d.errs); err != nil {
 		return nil, err

@@ -29,8 +29,37 @@ func (defs *Definitions) shape(base *draft) shape {
 		{name: "leases", shape: named{"lease", func(name string) shape {
 			return lease{name, defs, base.copy()}
 		}, 0}, required: true},
+		{name: "documents", shape: named{"document", func(name string) shape {
+			return documentContent{name, defs, base.rules}
+		}, 0}, def: "{}"},
 	}}
 }
+
+// documentContent reads one settings document.
+type documentContent struct {
+	name string
+	defs *Definitions
+	rules
+}
+
+func (c documentContent) read(d *decoder, n *node, p place) {
+	var tree any
+	before := len(d.errs)
+	content{&tree, c.checkReference}.read(d, n, p)
+	if len(d.errs) > before {
+		return
+	}
+	if c.checkDocument != nil {
+		if err := c.checkDocument(c.name, tree); err != nil {
+			d.failAt(p.Position, p.key, "%v", err)
+		}
+	}
+	c.defs.Documents[c.name] = tree
+	c.defs.places["documents."+c.name] = p.Position
+}
+
+func (documentContent) typ() string                  { return "mapping" }
+func (documentContent) children(func(string, field)) {}
 
 // lease reads one definition.
 type lease struct {

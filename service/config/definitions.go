@@ -19,6 +19,9 @@ type Definitions struct {
 	// Leases are the definitions by name, every default filled in, required
 	// keys and consumers sorted by name.
 	Leases map[string]events.Definition
+	// Documents are the settings documents by name, as trees that
+	// encoding/json would give (numbers as [json.Number]).
+	Documents map[string]any
 
 	revisionAt Position
 	places     map[string]Position
@@ -32,6 +35,9 @@ type rules struct {
 	vaults   []string
 	insecure bool
 	checkDSN func(kind, dsn string) error
+	// checkReference looks at each text of a document, checkDocument at the whole.
+	checkReference func(text string) error
+	checkDocument  func(name string, content any) error
 }
 
 // InsecureConsumers says whether a consumer may have no key.
@@ -41,6 +47,13 @@ func InsecureConsumers(allowed bool) Option { return func(r *rules) { r.insecure
 // error is shown; it must not repeat the DSN.
 func CheckDSN(check func(kind, dsn string) error) Option {
 	return func(r *rules) { r.checkDSN = check }
+}
+
+// CheckDocument sets a second look at the settings documents of the file: at each
+// text in one, so that it is told where a reference is wrong, and at the whole.
+// Their errors are shown; they must not repeat what they look at.
+func CheckDocument(text func(text string) error, whole func(name string, content any) error) Option {
+	return func(r *rules) { r.checkReference, r.checkDocument = text, whole }
 }
 
 // LoadDefinitions reads a definitions file; vaults are the names of the Vault
@@ -65,7 +78,7 @@ func ParseDefinitions(file string, src []byte, vaults []string, opts ...Option) 
 		o(&r)
 	}
 	d := &decoder{file: file, dir: filepath.Dir(file), errs: errs}
-	defs := &Definitions{File: file, Leases: map[string]events.Definition{}, places: map[string]Position{}}
+	defs := &Definitions{File: file, Leases: map[string]events.Definition{}, Documents: map[string]any{}, places: map[string]Position{}}
 	if root.kind == nothing {
 		d.failAt(Position{1, 1}, "", "the file is empty; needed: revision, leases (see docs/configuration.md)")
 	} else {
@@ -107,8 +120,13 @@ func (defs *Definitions) Refuse(lease, format string, args ...any) error {
 	return &Errors{List: []*Error{{File: defs.File, Line: at.Line, Column: at.Column, Key: key, Message: fmt.Sprintf(format, args...)}}}
 }
 
-// Digest gives "sha256:..." over what the definitions say, the revision left
-// out: two files with one revision and different digests contradict each
+// DocumentPosition tells where a document stands in the file.
+func (defs *Definitions) DocumentPosition(name string) Position {
+	return defs.places["documents."+name]
+}
+
+// Digest gives "sha256:..." over what the definitions of leases say, the revision
+// left out; documents are not in it, since they may hold secrets: two files with one revision and different digests contradict each
 // other. The order of keys, of leases, of consumers and of required keys, how
 // a number is written, and whether a default is spelled out make no
 // difference.

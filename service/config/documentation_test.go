@@ -38,7 +38,7 @@ func known(t *testing.T) map[string]field {
 		})
 	}
 	walk("", defaults().shape())
-	walk("", (&Definitions{Leases: map[string]events.Definition{}, places: map[string]Position{}}).shape(newDraft(rules{vaults: []string{"main"}})))
+	walk("", (&Definitions{Leases: map[string]events.Definition{}, Documents: map[string]any{}, places: map[string]Position{}}).shape(newDraft(rules{vaults: []string{"main"}})))
 	return keys
 }
 

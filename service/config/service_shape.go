@@ -1,6 +1,10 @@
 package config
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/leasesvc/leasesvc/events"
+)
 
 // shape gives what may stand in a service file, reading into c.
 func (c *Config) shape() shape {
@@ -108,8 +112,9 @@ func (k *SealKey) shape() shape {
 }
 
 func (c *Config) scope(name string) shape {
-	var s Scope
+	s := Scope{Documents: Documents{Poll: events.WholeSeconds(60), Wait: events.WholeSeconds(5)}}
 	return object{fields: []field{
 		{name: "definitions", shape: path{&s.Definitions}, required: true},
+		{name: "documents", shape: s.Documents.shape()},
 	}, check: func(*decoder, *found) { c.Scopes[name] = s }}
 }
