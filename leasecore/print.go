@@ -48,6 +48,15 @@ func (n *Name) write(b *strings.Builder) {
 	if !n.Spent.IsZero() {
 		fmt.Fprintf(b, " spent=%s", stamp(n.Spent))
 	}
+	if !n.PromisedUntil.IsZero() {
+		fmt.Fprintf(b, " promised-until=%s", stamp(n.PromisedUntil))
+	}
+	if n.PromisedFor > 0 {
+		fmt.Fprintf(b, " promised-for=%s", n.PromisedFor)
+	}
+	if !n.ReportedAt.IsZero() {
+		fmt.Fprintf(b, " reported=%s", stamp(n.ReportedAt))
+	}
 	if p := n.Pending; p != nil {
 		fmt.Fprintf(b, " pending=%s#%d@%s", p.Failure.Kind, p.Attempt, stamp(p.At))
 	}
