@@ -18,6 +18,7 @@ type proofs struct {
 	yes         map[string]bool
 	anybody     bool // somebody answered
 	fingerprint string
+	clock       bool // its own clock gave it new values, and the old ones are gone
 }
 
 // backOff is a retry that the log has planned.
@@ -101,6 +102,7 @@ func (w *world) checkEvent(e *events.Event, was before) {
 		w.proofs[e.Lease] = &proofs{}
 	case *events.Acquired:
 		w.proofs[e.Lease].guarded, w.proofs[e.Lease].fingerprint = d.Guard != "" && d.LeaseID != "", d.Fingerprint
+		w.proofs[e.Lease].clock = d.RereadIn.Sign() > 0
 		if w.secretIn(d.Public) {
 			w.failf("I7", "acquired names a secret value")
 		}
@@ -184,6 +186,9 @@ func (w *world) checkInstalled(e *events.Event, d *events.Installed, was before)
 			w.failf("L13", "lease %d is installed for being unchanged, and it is not", e.Lease)
 		}
 		return
+	}
+	if d.Proof == events.ProofForward && p.clock {
+		return // L39: there is nothing to go back to
 	}
 	if d.Proof == events.ProofRather {
 		if !p.verified && !p.anybody {

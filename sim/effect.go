@@ -281,7 +281,7 @@ func (j *job) acquire() leasecore.Command {
 		Keys: []string{"password", "username"}, Public: map[string]string{"username": "u" + strconv.FormatUint(j.lease.No, 10)}, Fingerprint: "f" + g.id,
 	}
 	if g.id == "" {
-		a.Fingerprint, a.Public = v.kvPrint(name), nil
+		a.Fingerprint, a.Public, a.RereadIn = v.kvPrint(name), nil, events.FromDuration(v.rereadIn(name))
 	}
 	switch {
 	case w.choice.chance(40) && g.id != "":
@@ -412,7 +412,7 @@ func (j *job) renew() leasecore.Command {
 func (j *job) poll() leasecore.Command {
 	w := j.t.w
 	f := w.callFault(j.effect.Name, false)
-	j.polled = &polled{at: j.sentAt, failed: f != ok2}
+	j.polled = &polled{at: j.sentAt, failed: f != ok2, reread: w.vault.rereadIn(j.effect.Name)}
 	if f != ok2 {
 		return leasecore.Tick{Name: j.effect.Name}
 	}
@@ -423,6 +423,7 @@ func (j *job) poll() leasecore.Command {
 type polled struct {
 	at     time.Time
 	failed bool
+	reread time.Duration
 }
 
 // revoke revokes the lease, then its guard, then purges the values.

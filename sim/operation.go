@@ -2,6 +2,7 @@ package sim
 
 import (
 	"maps"
+	"strconv"
 	"time"
 
 	"github.com/leasesvc/leasesvc/events"
@@ -11,7 +12,7 @@ import (
 // operate does what an operator or an application's owner would.
 func (w *world) operate() {
 	name := w.names[w.choice.below(len(w.names))]
-	switch w.choice.weighted([]int{40, 8, 12, 6, 10, 8, 12, 4, 4, 3, 1, 8, 5}) {
+	switch w.choice.weighted([]int{40, 8, 12, 6, 10, 8, 12, 4, 4, 3, 1, 8, 5, 4}) {
 	case 0:
 		w.ask(leasecore.Rotate{Name: name})
 	case 1:
@@ -57,6 +58,12 @@ func (w *world) operate() {
 			g := w.vault.adoptable()
 			w.notef("operator: adopt %s as %s", g.id, name)
 			t.queue = append(t.queue, request{command: leasecore.Adopt{Name: name}, adopts: g})
+		}
+	case 13: // somebody writes a settings document, from what another instance may know of it
+		if t := w.choose(func(t *instance) bool { return t.p != nil }); t != nil {
+			revision := t.p.State().Documents["settings"].Revision
+			w.ask(leasecore.UpdateDocument{Name: "settings", Expected: revision, Keep: revision > 0 && w.choice.chance(300),
+				Updated: events.Updated{Paths: []string{"$"}, Blob: strconv.FormatUint(w.log.last(), 10)}})
 		}
 	}
 }

@@ -142,7 +142,7 @@ func (t *instance) commit(batch []request) {
 			t.p.State().Confirm(e.Name, e.Incarnation, e.N)
 		}
 		if j := batch[i].job; j != nil && j.polled != nil {
-			t.p.State().Polled(j.effect.Name, j.polled.at, j.polled.failed, 0)
+			t.p.State().Polled(j.effect.Name, j.polled.at, j.polled.failed, j.polled.reread)
 			j.polled = nil
 		}
 	}

@@ -25,10 +25,35 @@ type vaultServer struct {
 	guards map[string]*guard
 	count  int
 	kv     map[string]int // versions of the secrets without lease, by name
+	// clocks are how often such a secret gets other values by itself, as a static
+	// role's do; 0: only somebody changes it.
+	clocks map[string]time.Duration
 }
 
 // kvPrint tells one version of a secret without lease from another.
-func (v *vaultServer) kvPrint(name string) string { return "kv" + strconv.Itoa(v.kv[name]) }
+func (v *vaultServer) kvPrint(name string) string {
+	s := "kv" + strconv.Itoa(v.kv[name])
+	if every := v.clocks[name]; every > 0 {
+		at := v.w.now
+		if v.w.peaceful { // the clocks stand still, so that there is rest
+			at = v.w.peaceAt
+		}
+		s += "." + strconv.FormatInt(int64(at.Sub(epochStart)/every), 10)
+	}
+	return s
+}
+
+// rereadIn is when a secret's own clock gives it other values; 0: it has none.
+func (v *vaultServer) rereadIn(name string) time.Duration {
+	every := v.clocks[name]
+	switch {
+	case every == 0:
+		return 0
+	case v.w.peaceful:
+		return 1000 * time.Hour
+	}
+	return every - v.w.now.Sub(epochStart)%every
+}
 
 // guard is a token that leases hang on.
 type guard struct {

@@ -109,7 +109,7 @@ func newWorld(w *world, opts Options, c *choices) {
 		lastAsked: map[string][]string{},
 	}
 	w.log.w = w
-	w.vault = vaultServer{w: w, guards: map[string]*guard{}, kv: map[string]int{}}
+	w.vault = vaultServer{w: w, guards: map[string]*guard{}, kv: map[string]int{}, clocks: map[string]time.Duration{}}
 	var key []byte
 	if w.codec {
 		key = macKey
@@ -130,6 +130,9 @@ func (w *world) setUp() {
 		w.instances = append(w.instances, newInstance(w, i))
 	}
 	for _, n := range w.names {
+		if c.chance(400) {
+			w.vault.clocks[n] = time.Duration(c.between(10, 60)) * time.Second
+		}
 		for i := range c.weighted([]int{10, 45, 45}) {
 			w.apps = append(w.apps, newApplication(w, n, i))
 		}
