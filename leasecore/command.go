@@ -108,8 +108,9 @@ type PollDone struct {
 	Fingerprint string
 }
 
-// Adopt takes over a lease that was obtained elsewhere (L51). Its values are
-// sealed under Lease already, a number that was not given out yet.
+// Adopt takes over a lease that was obtained elsewhere (L51), by the Vault
+// connection that the definition has. Its values are sealed under Lease already,
+// a number that was not given out yet; the path is the definition's.
 type Adopt struct {
 	Name    string
 	Lease   uint64

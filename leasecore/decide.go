@@ -483,6 +483,8 @@ func (w *decision) adopt(c Adopt) error {
 		return fmt.Errorf("%s: %w", c.Name, ErrBusy)
 	case c.Lease <= w.h.LastLease:
 		return fmt.Errorf("%s: %w: %d", c.Name, ErrNumber, c.Lease)
+	case c.Adopted.Vault != n.Definition.Vault:
+		return fmt.Errorf("%s: %w: it was obtained by connection %s, the definition has %s", c.Name, ErrUnfit, c.Adopted.Vault, n.Definition.Vault)
 	case w.beingRevoked(n.Definition.Vault, c.Adopted.LeaseID):
 		return fmt.Errorf("%s: %w: its lease id is being revoked", c.Name, ErrUnfit) // L11
 	}
@@ -490,7 +492,7 @@ func (w *decision) adopt(c Adopt) error {
 		return fmt.Errorf("%s: %w: %s", c.Name, ErrUnfit, f.Message)
 	}
 	adopted := c.Adopted
-	adopted.Vault, adopted.Path = n.Definition.Vault, n.Definition.Path
+	adopted.Path = n.Definition.Path
 	clampGrant(n.Definition, &adopted.Acquired)
 	w.emit(c.Name, c.Lease, &adopted)
 	w.settle(c.Name)

@@ -103,6 +103,9 @@ func TestL51_AdoptedIsTrackedThenHandedOver(t *testing.T) {
 	a.Adopted.Keys = []string{"username"}
 	w.refuses(a, leasecore.ErrUnfit)
 	a = adoption(w, "X")
+	a.Adopted.Vault = "second" // the definition was changed meanwhile
+	w.refuses(a, leasecore.ErrUnfit)
+	a = adoption(w, "X")
 	a.Name = "nobody"
 	w.refuses(a, leasecore.ErrUnknownName)
 

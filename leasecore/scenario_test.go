@@ -194,7 +194,7 @@ func (w *world) run(d *datadriven.TestData) string {
 	case "installed":
 		w.state.Installed(name, w.now)
 	case "adopt":
-		cmd = leasecore.Adopt{Name: name, Lease: num("lease"), Adopted: events.Adopted{Acquired: events.Acquired{
+		cmd = leasecore.Adopt{Name: name, Lease: num("lease"), Adopted: events.Adopted{Vault: "main", Acquired: events.Acquired{
 			LeaseID: arg("id", ""), TTL: events.MustSeconds(arg("ttl", "0")), Renewable: d.HasArg("renewable"), SentAt: w.now,
 			Keys: strings.Split(arg("keys", "password+username"), "+"), Fingerprint: arg("fp", "f"+arg("id", "")),
 		}}}

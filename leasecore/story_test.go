@@ -349,5 +349,7 @@ func (w *world) inconsistent(lease uint64, d events.Data) {
 
 // adoption hands over a lease that was obtained elsewhere.
 func adoption(w *world, lease string) leasecore.Adopt {
-	return leasecore.Adopt{Name: orders, Lease: w.state.LastLease + 1, Adopted: events.Adopted{Acquired: *w.grant(0, id(lease), fingerprint("f-"+lease)).Grant}}
+	return leasecore.Adopt{Name: orders, Lease: w.state.LastLease + 1, Adopted: events.Adopted{
+		Acquired: *w.grant(0, id(lease), fingerprint("f-"+lease)).Grant, Vault: "main",
+	}}
 }

@@ -98,7 +98,7 @@ func (e *endpoints) adoptOnce(ctx context.Context, name string, a api.Adoption, 
 	if err := t.svc.blobs.Put(ctx, t.name, name, no, sealed); err != nil {
 		return 0, err
 	}
-	seq, err := e.decide(ctx, leasecore.Adopt{Name: name, Lease: no, Adopted: events.Adopted{Acquired: acquired}}, operator(api.OpAdopt))
+	seq, err := e.decide(ctx, leasecore.Adopt{Name: name, Lease: no, Adopted: events.Adopted{Acquired: acquired, Vault: v.definition.Vault}}, operator(api.OpAdopt))
 	if refusedForGood(err) { // nothing is under this number: leave nothing there
 		if perr := t.svc.blobs.Purge(ctx, t.name, name, no); perr != nil {
 			t.log.Warn("the values of a refused adoption were not purged; they will be swept", "name", name, "error", perr)

@@ -180,7 +180,7 @@ func (t *instance) adoption(r *request) bool {
 	if g.vault == "" {
 		g.vault = n.Definition.Vault
 	}
-	if there, taken := t.w.store[c.Lease]; taken && there != g.secret || t.w.purged[c.Lease] || g.vault != n.Definition.Vault || !g.alive(t.w.now) {
+	if there, taken := t.w.store[c.Lease]; taken && there != g.secret || t.w.purged[c.Lease] || !g.alive(t.w.now) {
 		c.Lease = 0
 		r.command = c
 		return false
@@ -189,6 +189,7 @@ func (t *instance) adoption(r *request) bool {
 		LeaseID: g.id, TTL: events.FromDuration(max(g.ends.Sub(t.w.now), 0)), Renewable: g.renewable, SentAt: t.clock(),
 		Keys: []string{"password", "username"}, Fingerprint: "f" + g.id,
 	}
+	c.Adopted.Vault = g.vault
 	g.owners = append(g.owners, owner{c.Name, c.Lease})
 	t.w.store[c.Lease] = g.secret
 	r.command = c
