@@ -217,9 +217,15 @@ func applyAcquireFailed(t target, n *Name, l *Lease, d *events.AcquireFailed) st
 	return ""
 }
 
-// postpone plans the next acquisition after a candidate came to nothing.
+// postpone plans the next acquisition after a candidate came to nothing. What was
+// asked for by hand is not needed by itself, so the wish is kept where it failed
+// for a reason that says nothing about it: Vault was out, busy, or not who answered.
 func (n *Name) postpone(l *Lease, f events.Failure, r events.Retry) {
 	n.Pending = &Pending{Retry: r, Vault: l.Vault, Path: l.Path, Failure: f}
+	byHand := l.Reason == events.ReasonRotate || l.Reason == events.ReasonReissue
+	if nobodySaidNo := outage[f.Kind] || f.Kind == "quota" || f.Kind == "malformed"; byHand && nobodySaidNo && n.Active != 0 && n.Successor == "" {
+		n.Successor = l.Reason
+	}
 }
 
 // retire makes a lease owe its revocation and takes it out of its roles.
@@ -253,6 +259,9 @@ func applyHandover(t target, n *Name, l *Lease, e *events.Event) string {
 		}
 		n.postpone(l, h.Failure, d.Retry)
 		n.Handover = nil
+		if n.Successor == events.ReasonRotate {
+			n.Successor = "" // it was tried, as was wished, and consumers decided
+		}
 		if d.Safe {
 			n.retire(l)
 		} else {
