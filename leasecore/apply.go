@@ -249,9 +249,23 @@ func applyAcquireFailed(t target, n *Name, l *Lease, d *events.AcquireFailed) st
 	return ""
 }
 
-// postpone plans the next acquisition after a candidate came to nothing.
+// postpone plans the next acquisition after a candidate came to nothing. A wish
+// is kept, whatever the reason was that it failed for, unless Vault understood the
+// request and said that there is no such thing.
 func (n *Name) postpone(l *Lease, f events.Failure, r events.Retry) {
 	n.Pending = &Pending{Retry: r, Vault: l.Vault, Path: l.Path, Failure: f}
+	if n.wished() && hopeless[f.Kind] {
+		n.Successor = ""
+	}
+}
+
+// hopeless has the kinds of failure (vault.Kind) after which asking again gives
+// the same answer. A permission is none: a login or a policy may bring it back.
+var hopeless = map[string]bool{"not-found": true, "refused": true, "invalid": true}
+
+// wished tells whether a successor is asked for by hand and for nothing else.
+func (n *Name) wished() bool {
+	return n.Successor == events.ReasonRotate || n.Successor == events.ReasonReissue
 }
 
 // retire makes a lease owe its revocation and takes it out of its roles.
@@ -285,7 +299,7 @@ func applyHandover(t target, n *Name, l *Lease, e *events.Event) string {
 		}
 		n.postpone(l, h.Failure, d.Retry)
 		n.Handover = nil
-		if n.Successor == events.ReasonRotate || n.Successor == events.ReasonReissue {
+		if n.wished() {
 			n.Successor = "" // somebody asked, and this is the answer
 		}
 		if d.Safe {

@@ -66,3 +66,18 @@ func TestC34_WhatWasNotSentCostsNothing(t *testing.T) {
 		w.settle()
 	}
 }
+
+// TestL52_AWishIsKeptWhileVaultIsOut: a rotation that was asked for by hand is
+// tried again when it failed because Vault was out, or refused for now, and is
+// not when there is nothing to be had.
+func TestL52_AWishIsKeptWhileVaultIsOut(t *testing.T) {
+	for kind, again := range map[string]bool{"sealed": true, "timeout": true, "quota": true, "malformed": true, "permission": true, "refused": false, "not-found": false} {
+		w := underway(t)
+		no := w.rotate()
+		w.do(leasecore.AcquireDone{Name: orders, Lease: no, Err: &leasecore.Failed{Failure: events.Failure{Kind: kind, Message: "it went wrong"}}})
+		w.pass(2 * time.Minute)
+		if r, _ := last[*events.Requested](w); (r.Attempt == 2) != again || r.Reason != events.ReasonRotate {
+			t.Errorf("after %s attempt %d was the last one, for %s", kind, r.Attempt, r.Reason)
+		}
+	}
+}

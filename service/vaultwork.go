@@ -158,15 +158,22 @@ func rereadIn(def *events.Definition, g vault.Grant) events.Seconds {
 	if g.LastRotation.IsZero() {
 		return events.Seconds{}
 	}
-	most := events.FromDuration(noticeManual)
+	least, most := events.FromDuration(time.Millisecond), events.FromDuration(noticeManual)
 	if def != nil && def.Poll.Cmp(most) > 0 {
 		most = def.Poll
 	}
-	if own := exact(g.RotatesIn); own.Cmp(most) < 0 {
+	switch own := exact(g.RotatesIn); {
+	case own.Cmp(least) < 0: // it tells whole seconds: 0 is a clock that is about to turn
+		return least
+	case own.Cmp(most) < 0:
 		return own
+	default:
+		return most
 	}
-	return most
 }
+
+// maxValues is what fits a message of 1 MiB, sealed and with what goes with it.
+const maxValues = 1<<20 - 16<<10
 
 // seal stores the values and gives what the log may know of them.
 func (j *job) seal(ctx context.Context, g vault.Grant, guard *vault.Guard) (*events.Acquired, error) {
@@ -181,6 +188,9 @@ func (j *job) seal(ctx context.Context, g vault.Grant, guard *vault.Guard) (*eve
 		for _, w := range guard.Warnings {
 			a.Warnings = append(a.Warnings, "about the guard: "+w)
 		}
+	}
+	if len(g.Data) > maxValues {
+		return nil, fmt.Errorf("the values have %d bytes, and %d can be kept and handed out: keep what is that big elsewhere, and the key to it here", len(g.Data), maxValues)
 	}
 	sealed, err := j.svc.keys.SealAtRest(j.name, j.effect.Name, j.lease.No, g.Data)
 	if err != nil {
