@@ -31,9 +31,10 @@ type scope struct {
 	reload chan struct{} // the definitions file should be read again
 
 	mu      sync.Mutex
-	term    *term  // nil: standing by
-	holder  string // who leads, as far as we know
-	blocked error  // why we don't claim; nil: nothing is wrong
+	saved   []uint64 // where the snapshots stand that we know of, the highest first
+	term    *term    // nil: standing by
+	holder  string   // who leads, as far as we know
+	blocked error    // why we don't claim; nil: nothing is wrong
 }
 
 func newScope(s *Service, name string) *scope {

@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -88,7 +89,7 @@ func (l *Log) At(ctx context.Context, scope string, seq uint64) (*Message, error
 	if m == nil {
 		return nil, nil
 	}
-	if of, _, _, err := events.ParseSubject(m.Subject); err != nil || scope != "" && of != scope {
+	if scope != "" && !strings.HasPrefix(m.Subject, events.SubjectRoot+"."+scope+".") {
 		return nil, nil
 	}
 	return &Message{Seq: m.Sequence, Stored: m.Time, Subject: m.Subject, Payload: m.Data}, nil
