@@ -14,7 +14,7 @@ import (
 // TestI6_FromAnySnapshot: a snapshot at any event of a life, and the rest of the
 // log after it, give the state of the whole log.
 func TestI6_FromAnySnapshot(t *testing.T) {
-	key, err := snapshot.NewKey(macKey)
+	key, err := snapshot.NewKey(macKey, "v1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func TestNATSSetup_IsWhatTheServiceTakes(t *testing.T) {
 	if err := blobs.Put(t.Context(), "prod", "orders", 1, []byte("sealed")); err != nil {
 		t.Error(err)
 	}
-	snapshots, err := snapshot.Open(t.Context(), js, snapshot.Bucket, 1, []byte("key"), slog.Default())
+	snapshots, err := snapshot.Open(t.Context(), js, snapshot.Bucket, 1, snapshot.Key{}, slog.Default())
 	if err != nil {
 		t.Fatal(err)
 	}

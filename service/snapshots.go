@@ -36,8 +36,10 @@ const (
 // openSnapshots opens the bucket of snapshots. Without it everything works, and
 // reads its log from the beginning.
 func (s *Service) openSnapshots(ctx context.Context) {
-	var err error
-	s.snapshots, err = snapshot.Open(ctx, s.js, snapshot.Bucket, s.cfg.NATS.Replicas, s.keys.MACKey(), s.log)
+	key, err := snapshot.NewKey(s.keys.MACKey(), s.opts.Version)
+	if err == nil {
+		s.snapshots, err = snapshot.Open(ctx, s.js, snapshot.Bucket, s.cfg.NATS.Replicas, key, s.log)
+	}
 	if err != nil {
 		s.log.Warn("no snapshots: a start reads the whole log", "error", err)
 	}

@@ -8,8 +8,8 @@
 // read from its beginning, which is always right and only slower.
 //
 // Guarantees: a snapshot is believed only if it was made under the scope's seal
-// key (its MAC covers every byte), by this layout of the state, from the stream
-// that the log is now, and if the event that it ends with stands there. Then the
+// key (its MAC covers every byte), by this release, from the stream that the log is
+// now, and if the event that it ends with stands there. Then the
 // chain of MACs goes on from it: the next event must follow the one that the
 // snapshot ends with. So who can write to the bucket but has no key can make a
 // start slower, and can stop one by showing a genuine snapshot of a log that was
@@ -21,9 +21,10 @@
 // Not guaranteed: that the events before a snapshot are still as they were. Who
 // wants to know reads the whole log (leasesvc verify-log).
 //
-// The layout follows the structs of leasecore: a field more makes another layout,
-// whose snapshots other releases ignore. That costs one long read after an update
-// and can't go wrong.
+// The layout follows the structs of leasecore, so no field can be forgotten. A
+// release ignores what another one saved, which may have had another layout, or
+// have folded the same events to another state: that costs one long read after an
+// update and can't go wrong.
 //
 // A [Key] and a [Store] are safe for concurrent use. Tested by random lives (a
 // snapshot at any event and the rest of the log give the state of the whole log),

@@ -46,8 +46,8 @@ func StreamConfig(bucket string, replicas int) jetstream.StreamConfig {
 }
 
 // Open opens the bucket, and creates it with that many replicas when it is not
-// there. key is that of the log's chain of MACs.
-func Open(ctx context.Context, js jetstream.JetStream, bucket string, replicas int, key []byte, log *slog.Logger) (*Store, error) {
+// there. The store's snapshots are made and believed with key.
+func Open(ctx context.Context, js jetstream.JetStream, bucket string, replicas int, key Key, log *slog.Logger) (*Store, error) {
 	objects, err := js.ObjectStore(ctx, bucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		_, err = js.CreateStream(ctx, StreamConfig(bucket, replicas))
@@ -58,11 +58,7 @@ func Open(ctx context.Context, js jetstream.JetStream, bucket string, replicas i
 	if err != nil {
 		return nil, fmt.Errorf("opening the bucket %s of snapshots: %w", bucket, err)
 	}
-	k, err := NewKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return &Store{objects: objects, key: k, log: log}, nil
+	return &Store{objects: objects, key: key, log: log}, nil
 }
 
 // Key gives the key that the store's snapshots are made with.

@@ -52,7 +52,7 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	r.openLog()
-	if r.store, err = Open(ctx, r.js, Bucket, 1, chainKey, slog.New(slog.NewTextHandler(r.said, nil))); err != nil {
+	if r.store, err = Open(ctx, r.js, Bucket, 1, key(t), slog.New(slog.NewTextHandler(r.said, nil))); err != nil {
 		t.Fatal(err)
 	}
 	return r
