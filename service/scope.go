@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasesvc/leasesvc/epochkv"
@@ -29,6 +30,8 @@ type scope struct {
 	probed bool // our seal key opens the scope's values
 
 	reload chan struct{} // the definitions file should be read again
+
+	led atomic.Pointer[term] // as term, for readers
 
 	mu      sync.Mutex
 	saved   []uint64 // where the snapshots stand that we know of, the highest first
@@ -138,6 +141,7 @@ func (sc *scope) setTerm(t *term) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	sc.term, sc.holder = t, ""
+	sc.led.Store(t)
 }
 
 func (sc *scope) block(err error) {

@@ -46,6 +46,8 @@ type term struct {
 	work       *work
 	saver      *saver
 	views      views
+	opened     opened
+	lingering  atomic.Bool // the scope was given back; who asks over NATS is still answered
 	anew       anew
 	oddities   oddities
 	documents  *documents
