@@ -265,44 +265,16 @@ func (s *scanner) moment(key string, v *time.Time) {
 	}
 }
 
-// What a number of seconds may have to be read here; more goes through
-// [ParseSeconds].
-const (
-	plainWhole    = 9 // digits before the point; with the fraction an int64 holds them
-	plainFraction = 9
-)
-
 func (s *scanner) seconds(key string, v *Seconds, optional bool) {
 	if !s.is(key, optional) {
 		return
 	}
-	negative := s.took('-')
-	begin := s.i
-	n := s.digits()
-	whole := s.i - begin
-	if s.off || whole > plainWhole {
+	read, n := plainSeconds(s.b[s.i:])
+	if n == 0 {
 		s.giveUp()
 		return
 	}
-	fraction := int32(0)
-	if s.took('.') {
-		for ; s.i < len(s.b) && s.b[s.i]-'0' <= 9 && fraction < plainFraction; s.i++ {
-			n = 10*n + uint64(s.b[s.i]-'0')
-			fraction++
-		}
-		if fraction == 0 {
-			s.giveUp()
-			return
-		}
-	}
-	for fraction > 0 && n%10 == 0 {
-		n, fraction = n/10, fraction-1
-	}
-	if negative {
-		v.d.SetFinite(-int64(n), -fraction)
-	} else {
-		v.d.SetFinite(int64(n), -fraction)
-	}
+	*v, s.i = read, s.i+n
 }
 
 // null reads null if it comes next.

@@ -47,6 +47,9 @@ var ErrSeconds = errors.New("not a number of seconds")
 // NaN, infinities and magnitudes above [MaxSeconds] are refused (ErrSeconds).
 func ParseSeconds(text string) (Seconds, error) {
 	var s Seconds
+	if fast, n := plainSeconds(text); n > 0 && n == len(text) {
+		return fast, nil
+	}
 	if len(text) > 64 {
 		return s, fmt.Errorf("%w: %d characters, at most 64 are allowed", ErrSeconds, len(text))
 	}
@@ -66,6 +69,52 @@ func ParseSeconds(text string) (Seconds, error) {
 	}
 	s.normalise()
 	return s, nil
+}
+
+// What [plainSeconds] takes; more goes through apd.
+const (
+	plainWhole    = 9 // digits before the point; with the fraction an int64 holds them
+	plainFraction = 9
+)
+
+// plainSeconds reads what nearly every number of seconds looks like at the
+// beginning of text, as JSON writes it, and gives how many bytes it has; 0: it
+// is none, or more than this takes.
+func plainSeconds[T string | []byte](text T) (s Seconds, length int) {
+	i, n, negative := 0, int64(0), false
+	if i < len(text) && text[i] == '-' {
+		negative, i = true, i+1
+	}
+	begin := i
+	for ; i < len(text) && text[i]-'0' <= 9; i++ {
+		if i-begin >= plainWhole {
+			return s, 0
+		}
+		n = 10*n + int64(text[i]-'0')
+	}
+	if i == begin || text[begin] == '0' && i > begin+1 {
+		return s, 0
+	}
+	fraction := int32(0)
+	if i < len(text) && text[i] == '.' {
+		for i++; i < len(text) && text[i]-'0' <= 9; i++ {
+			if fraction >= plainFraction {
+				return s, 0
+			}
+			n, fraction = 10*n+int64(text[i]-'0'), fraction+1
+		}
+		if fraction == 0 {
+			return s, 0
+		}
+	}
+	for fraction > 0 && n%10 == 0 {
+		n, fraction = n/10, fraction-1
+	}
+	if negative {
+		n = -n
+	}
+	s.d.SetFinite(n, -fraction)
+	return s, i
 }
 
 // MustSeconds is [ParseSeconds] for constants; it panics on a bad literal.
@@ -169,6 +218,9 @@ func (s Seconds) scaled() (time.Duration, error) {
 
 // String prints plain decimal digits, never an exponent.
 func (s Seconds) String() string { return s.d.Text('f') }
+
+// Append appends what [Seconds.String] gives.
+func (s Seconds) Append(b []byte) []byte { return s.d.Append(b, 'f') }
 
 // MarshalJSON writes a JSON number with exactly the digits of s.
 func (s Seconds) MarshalJSON() ([]byte, error) { return s.d.Append(nil, 'f'), nil }

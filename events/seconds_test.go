@@ -63,3 +63,18 @@ func TestSecondsRoundTrip(t *testing.T) {
 		}
 	})
 }
+
+// TestSecondsReadTheSameBothWays: what is read without apd is what apd reads.
+func TestSecondsReadTheSameBothWays(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringMatching(`-?(0|[1-9][0-9]{0,10})(\.[0-9]{1,11})?`).Draw(t, "text")
+		long, err := ParseSeconds(text + "e0") // an exponent goes through apd
+		if err != nil {
+			t.Fatal(err)
+		}
+		short, err := ParseSeconds(text)
+		if err != nil || !short.Equal(long) || short.String() != long.String() || string(short.Append(nil)) != long.String() {
+			t.Fatalf("%s is read as %s and as %s, %v", text, short, long, err)
+		}
+	})
+}

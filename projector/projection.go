@@ -26,12 +26,27 @@ type Projection struct {
 	skipped uint64
 	recent  []Skipped
 	stopped error
+	unsaved uint64
 }
 
 // New begins at the start of a scope's log. Without a key (nil) the MACs are
 // not checked, which is for auditors who don't have it.
 func New(scope string, key []byte) *Projection {
 	return &Projection{state: leasecore.NewState(scope), chain: events.NewChain(key)}
+}
+
+// Resume goes on from a snapshot: a state, the chain and the last sequence looked
+// at as they stood together, and how many events had been skipped by then.
+func Resume(state *leasecore.State, chain events.Chain, lastSeq, skipped uint64) *Projection {
+	return &Projection{state: state, chain: chain, lastSeq: lastSeq, skipped: skipped}
+}
+
+// Refuse gives a projection that is stopped from the start, because what is
+// known of the log contradicts it.
+func Refuse(scope string, key []byte, why error) *Projection {
+	p := New(scope, key)
+	_ = p.stop(why)
+	return p
 }
 
 // State gives the state; it changes with the next Apply.
@@ -47,6 +62,13 @@ func (p *Projection) SetChain(c events.Chain) { p.chain = c }
 // LastSeq gives the sequence of the last event that was looked at, counted or
 // not.
 func (p *Projection) LastSeq() uint64 { return p.lastSeq }
+
+// Unsaved gives how many events were looked at since the beginning, the snapshot
+// that it was resumed from, or the last [Projection.Saved].
+func (p *Projection) Unsaved() uint64 { return p.unsaved }
+
+// Saved notes that a snapshot was taken.
+func (p *Projection) Saved() { p.unsaved = 0 }
 
 // Skipped gives how many events did not count, and the latest of them.
 func (p *Projection) Skipped() (uint64, []Skipped) { return p.skipped, p.recent }
@@ -69,6 +91,7 @@ func (p *Projection) Apply(seq uint64, payload []byte) (*events.Event, error) {
 	if seq <= p.lastSeq {
 		return nil, nil
 	}
+	p.unsaved++
 	chain := p.chain
 	e, err := chain.Admit(payload, seq)
 	var future *events.FutureError
@@ -101,6 +124,7 @@ func (p *Projection) Adopt(e *events.Event) error {
 	if err := p.state.Apply(e); err != nil {
 		return p.stop(err)
 	}
+	p.unsaved++
 	p.lastSeq = e.Seq
 	return nil
 }

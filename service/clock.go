@@ -25,7 +25,21 @@ func newClock() *clock {
 func (c *clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
+	return c.show(time.Now())
+}
+
+// at is Now for who has just read [time.Now] already.
+func (c *clock) at(now time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now.Before(c.read) {
+		now = c.read // another reader was quicker
+	}
+	return c.show(now)
+}
+
+// show needs mu.
+func (c *clock) show(now time.Time) time.Time {
 	passed := c.shown.Add(now.Sub(c.read))
 	if wall := now.Round(0); wall.After(passed) {
 		passed = wall

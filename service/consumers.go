@@ -74,38 +74,26 @@ func (e *endpoints) got(ctx context.Context, r micro.Request) ([]byte, error) {
 		return nil, wire.Refusal{Code: wire.CodeMalformed, Message: err.Error()}
 	}
 	t, name := e.term, nameOf(r)
-	if t.over() || t.svc.cells.FreshEnough(time.Now()) != nil {
-		return nil, errNotLeading // what we see may be over (E21)
-	}
-	v, now := t.views.get(name), t.svc.clock.Now()
-	switch {
-	case v == nil || v.definition == nil:
-		return nil, leasecore.ErrUnknownName
-	case v.lease == 0:
-		return nil, wire.Refusal{Code: wire.CodeNone, Message: "no credential is committed: " + v.state}
-	case !v.usable(now):
-		return nil, wire.Refusal{Code: wire.CodeExpired, Message: "the committed credential expired at " + v.expires.Format(time.RFC3339)}
-	}
-	values, err := t.read(ctx, name, v)
+	have, err := t.got(ctx, name)
 	if err != nil {
 		return nil, err
 	}
+	values := have.Values
 	if values, err = pick(values, ask.Keys); err != nil {
 		return nil, err
 	}
-	got := wire.Got{
-		Scope: t.name, Name: name, Nonce: ask.Nonce, Epoch: v.epoch, N: v.n, Lease: v.lease, Values: values, Public: v.public,
-		GoodFor: wire.SecondsOf(v.definition.GoodFor.Duration()),
-	}
 	if e.leaving.Load() {
-		if got.GoodFor -= wire.SecondsOf(2 * lingers); got.GoodFor <= 0 {
+		if have.GoodFor -= 2 * lingers; have.GoodFor <= 0 {
 			return nil, errNotLeading
 		}
 	}
-	if left := v.expiresIn(now); left > 0 {
-		in := wire.SecondsOf(left)
+	got := wire.Got{
+		Scope: t.name, Name: name, Nonce: ask.Nonce, Epoch: have.Epoch, N: have.N, Lease: have.Lease, Values: values, Public: have.Public,
+		GoodFor: wire.SecondsOf(have.GoodFor),
+	}
+	if have.ExpiresIn > 0 {
+		in := wire.SecondsOf(have.ExpiresIn)
 		got.ExpiresIn = &in
-		got.GoodFor = min(got.GoodFor, in)
 	}
 	return t.svc.keys.SealBody(ask.XKey, got)
 }
@@ -120,6 +108,11 @@ func (t *term) read(ctx context.Context, name string, v *view) (wire.Values, err
 		return nil, fmt.Errorf("reading the values of %s, lease %d: %w", name, v.lease, err)
 	}
 	v.values.Store(&values)
+	if let := t.opened.add(name); let != "" && let != name {
+		if v := t.views.get(let); v != nil {
+			v.values.Store(nil)
+		}
+	}
 	return values, nil
 }
 

@@ -153,6 +153,7 @@ const lingers = 300 * time.Millisecond
 // do that the successor keeps: good_for after its epoch began.
 func (e *endpoints) linger(ctx context.Context) {
 	e.leaving.Store(true)
+	e.term.lingering.Store(true)
 	_ = pause(ctx, lingers) // cut short is fine
 }
 

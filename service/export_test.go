@@ -7,6 +7,9 @@ import (
 	"github.com/leasesvc/leasesvc/leasecore"
 )
 
+// SaveOften has every event of a scope saved, with the next decision and at a stop.
+func SaveOften(s *Service) { s.savePace = savePace{every: 1, atStop: 1} }
+
 // ErrPanicked is what who waits for a command is told that panicked.
 var ErrPanicked = errPanicked
 

@@ -16,19 +16,19 @@ import (
 // instance are fed by one consumer of the stream ([Service.followAll]).
 type follower struct {
 	scope string
-	key   []byte
 
 	mu         sync.Mutex
 	projection *projector.Projection
 	ahead      skews
-	delivered  uint64        // the last sequence of the scope that was fed
-	stored     time.Time     // when the server stored it
+	delivered  uint64    // the last sequence of the scope that was fed
+	stored     time.Time // when the server stored it
+	last       journal.Message
 	fed        chan struct{} // closed when the next message was fed
 	taken      bool          // a term owns the projection; what is fed meanwhile is read again later
 }
 
 func newFollower(s *Service, scope string) *follower {
-	return &follower{scope: scope, key: s.keys.MACKey(), projection: projector.New(scope, s.keys.MACKey()), ahead: skews{}, fed: make(chan struct{})}
+	return &follower{scope: scope, projection: projector.New(scope, s.keys.MACKey()), ahead: skews{}, fed: make(chan struct{})}
 }
 
 // fold looks at one message of the log.
@@ -45,7 +45,7 @@ func fold(p *projector.Projection, ahead skews, m journal.Message) error {
 func (f *follower) feed(m journal.Message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.delivered, f.stored = m.Seq, m.Stored
+	f.delivered, f.stored, f.last = m.Seq, m.Stored, m
 	if !f.taken {
 		_ = fold(f.projection, f.ahead, m)
 	}
@@ -106,10 +106,10 @@ func (f *follower) takeAt(ctx context.Context, seq uint64) (*projector.Projectio
 	}
 }
 
-// giveBack follows again after a term: from the beginning of the log, since what
-// was fed meanwhile was not folded. The error is ctx's.
+// giveBack follows again after a term: from the last snapshot or the beginning of
+// the log, since what was fed meanwhile was not folded. The error is ctx's.
 func (f *follower) giveBack(ctx context.Context, sc *scope) error {
-	for p, ahead := projector.New(f.scope, f.key), (skews{}); ; {
+	for p, ahead := sc.restored(ctx); ; {
 		f.mu.Lock()
 		to := f.delivered
 		if p.LastSeq() >= to || p.Stopped() != nil {
@@ -128,9 +128,9 @@ func (f *follower) giveBack(ctx context.Context, sc *scope) error {
 	}
 }
 
-// followAll feeds the followers of all scopes from one consumer.
-func (s *Service) followAll(ctx context.Context) error {
-	next := uint64(1)
+// followAll feeds the followers of all scopes from one consumer, from a sequence
+// on.
+func (s *Service) followAll(ctx context.Context, next uint64) error {
 	for {
 		err := s.journal.Follow(ctx, "", next, func(m journal.Message) error {
 			next = m.Seq + 1

@@ -11,6 +11,7 @@ import (
 	"github.com/leasesvc/leasesvc/events/journal"
 	"github.com/leasesvc/leasesvc/handover"
 	"github.com/leasesvc/leasesvc/service/config"
+	"github.com/leasesvc/leasesvc/snapshot"
 )
 
 // journalOf gives the log's configuration.
@@ -29,6 +30,7 @@ func NATSSetup(cfg *config.Config) (string, error) {
 		journal.Settings(journalOf(&cfg.NATS)),
 		epochkv.StreamConfig(epochkv.DefaultBucket, cfg.NATS.Replicas),
 		handover.BlobsStream(handover.BlobsBucket, cfg.NATS.Replicas),
+		snapshot.StreamConfig(snapshot.Bucket, cfg.NATS.Replicas),
 	} {
 		settings, err := json.MarshalIndent(sc, "", "  ")
 		if err != nil {

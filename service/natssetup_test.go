@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"encoding/json"
+	"log/slog"
 	"regexp"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/leasesvc/leasesvc/internal/natstest"
 	"github.com/leasesvc/leasesvc/service"
 	"github.com/leasesvc/leasesvc/service/config"
+	"github.com/leasesvc/leasesvc/snapshot"
 )
 
 // What an operator creates with the printed settings is what the service takes,
@@ -26,8 +28,8 @@ func TestNATSSetup_IsWhatTheServiceTakes(t *testing.T) {
 	js := natstest.Start(t).JS(t)
 	add := regexp.MustCompile(`(?ms)^cat > (\S+)\.json <<'END'\n(.*?)\nEND\nnats stream add (\S+) --config (\S+)\.json$`)
 	found := add.FindAllStringSubmatch(commands, -1)
-	if len(found) != 3 {
-		t.Fatalf("%d streams are created, want the log, the cells and the blobs:\n%s", len(found), commands)
+	if len(found) != 4 {
+		t.Fatalf("%d streams are created, want the log, the cells, the blobs and the snapshots:\n%s", len(found), commands)
 	}
 	for _, m := range found {
 		var sc jetstream.StreamConfig
@@ -60,6 +62,13 @@ func TestNATSSetup_IsWhatTheServiceTakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := blobs.Put(t.Context(), "prod", "orders", 1, []byte("sealed")); err != nil {
+		t.Error(err)
+	}
+	snapshots, err := snapshot.Open(t.Context(), js, snapshot.Bucket, 1, snapshot.Key{}, slog.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := snapshots.Save(t.Context(), "prod", 1, []byte("snapshot")); err != nil {
 		t.Error(err)
 	}
 	got, err := js.Stream(t.Context(), "KV_"+handover.BlobsBucket)

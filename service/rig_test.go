@@ -37,6 +37,9 @@ type rig struct {
 	// documents is what the scope's documents may refer to.
 	documents string
 
+	// before, if set, is called with an instance before it runs.
+	before func(*service.Service)
+
 	mu  sync.Mutex
 	log []events.Event
 	out *safeBuffer
@@ -165,6 +168,9 @@ func (r *rig) start(state string) (svc *service.Service, stop func() error) {
 	})
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	if r.before != nil {
+		r.before(svc)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

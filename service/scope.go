@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasesvc/leasesvc/epochkv"
@@ -30,10 +31,13 @@ type scope struct {
 
 	reload chan struct{} // the definitions file should be read again
 
+	led atomic.Pointer[term] // as term, for readers
+
 	mu      sync.Mutex
-	term    *term  // nil: standing by
-	holder  string // who leads, as far as we know
-	blocked error  // why we don't claim; nil: nothing is wrong
+	saved   []uint64 // where the snapshots stand that we know of, the highest first
+	term    *term    // nil: standing by
+	holder  string   // who leads, as far as we know
+	blocked error    // why we don't claim; nil: nothing is wrong
 }
 
 func newScope(s *Service, name string) *scope {
@@ -137,6 +141,7 @@ func (sc *scope) setTerm(t *term) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	sc.term, sc.holder = t, ""
+	sc.led.Store(t)
 }
 
 func (sc *scope) block(err error) {

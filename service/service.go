@@ -22,6 +22,7 @@ import (
 	"github.com/leasesvc/leasesvc/leasecore"
 	"github.com/leasesvc/leasesvc/secret"
 	"github.com/leasesvc/leasesvc/service/config"
+	"github.com/leasesvc/leasesvc/snapshot"
 )
 
 // Options are what a caller of [New] adds to the configuration.
@@ -53,10 +54,13 @@ type Service struct {
 	state    *epochkv.StateDir
 	cells    *epochkv.Cells
 	blobs    *handover.Blobs
-	courier  *handover.Courier
-	vaults   map[string]*vaultConn
-	scopes   map[string]*scope
-	presence *nats.Subscription
+	// snapshots is nil where there can be none.
+	snapshots *snapshot.Store
+	savePace  savePace
+	courier   *handover.Courier
+	vaults    map[string]*vaultConn
+	scopes    map[string]*scope
+	presence  *nats.Subscription
 }
 
 // FencedError ends Run where exit_on_fence is set: the instance was fenced
@@ -86,7 +90,7 @@ func New(cfg *config.Config, opts Options) (*Service, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Service{cfg: cfg, opts: opts, log: opts.Logger, clock: newClock(), vaults: map[string]*vaultConn{}, scopes: map[string]*scope{}}
+	s := &Service{cfg: cfg, opts: opts, log: opts.Logger, clock: newClock(), savePace: defaultSavePace, vaults: map[string]*vaultConn{}, scopes: map[string]*scope{}}
 	s.started = s.clock.Now()
 	seed, err := sealSeed(cfg)
 	if err != nil {
@@ -147,13 +151,14 @@ func (s *Service) Run(ctx context.Context) error {
 		return err
 	}
 
+	next := s.restoreFollowers(ctx)
 	background, bctx := errgroup.WithContext(base)
 	leading, lctx := errgroup.WithContext(ctx)
 	background.Go(func() error { return s.passHints(bctx, hints) })
 	for _, v := range s.vaults {
 		background.Go(func() error { return v.run(bctx) })
 	}
-	background.Go(func() error { return s.followAll(bctx) })
+	background.Go(func() error { return s.followAll(bctx, next) })
 	background.Go(func() error { return s.heartbeat(bctx) })
 	for _, sc := range s.scopes {
 		leading.Go(func() error { return sc.run(lctx, base) })
@@ -248,6 +253,9 @@ func (s *Service) openStores(ctx context.Context, n *config.NATS) (err error) {
 		if s.blobs, err = handover.OpenBlobs(ctx, s.js, handover.BlobsBucket, n.Replicas); err != nil {
 			return err
 		}
+	}
+	if s.snapshots == nil {
+		s.openSnapshots(ctx)
 	}
 	s.cells, err = epochkv.Open(ctx, s.js, epochkv.Config{
 		Replicas: n.Replicas, Create: true, State: s.state, Instance: hostName(), Version: s.opts.Version,

@@ -44,7 +44,10 @@ type term struct {
 	agenda     *agenda
 	dirty      map[string]bool // names to look at once more
 	work       *work
+	saver      *saver
 	views      views
+	opened     opened
+	lingering  atomic.Bool // the scope was given back; who asks over NATS is still answered
 	anew       anew
 	oddities   oddities
 	documents  *documents
@@ -72,6 +75,7 @@ func newTerm(sc *scope, p *projector.Projection, epoch, fence uint64) *term {
 		Holder: sc.svc.cells.HolderID(), SealKey: sc.svc.keys.ID(), NewID: newID, Now: sc.svc.clock.Now,
 	})
 	t.documents = newDocuments(t)
+	t.saver = newSaver(t)
 	t.lastSeq.Store(fence)
 	return t
 }
@@ -187,6 +191,7 @@ func (t *term) lead(ctx, base context.Context) error {
 	close(stopServing)
 	api.stop()
 	t.work.stop()
+	t.saver.last(base, err == nil || errors.Is(err, errSteppedDown) || errors.Is(err, errShutDown))
 	cancel()
 	serving.Wait()
 	t.refuseRest()
@@ -242,6 +247,7 @@ func (t *term) loop(termCtx, stopping context.Context) error {
 		switch {
 		case err == nil:
 			canNotAppendSince = time.Time{}
+			t.saver.consider(termCtx)
 		case errors.Is(err, journal.ErrUnavailable), errors.Is(err, journal.ErrFull), errors.Is(err, journal.ErrRefused):
 			if canNotAppendSince.IsZero() {
 				canNotAppendSince = time.Now()

@@ -17,6 +17,7 @@ type view struct {
 	epoch, n   uint64
 	lease      uint64 // 0: none is committed
 	expires    time.Time
+	goodFor    time.Duration
 	public     string
 	state      string // why there is none, for people
 	values     atomic.Pointer[wire.Values]
@@ -41,8 +42,13 @@ func (v *views) publish(s *leasecore.State, name string, now time.Time) {
 		v.byName.Delete(name)
 		return
 	}
-	next := &view{definition: n.Definition, epoch: s.Epoch, n: n.N, state: s.Story(name, now)}
-	if l := n.Lease(n.Active); l != nil {
+	next := &view{definition: n.Definition, epoch: s.Epoch, n: n.N}
+	if n.Definition != nil {
+		next.goodFor = n.Definition.GoodFor.Duration()
+	}
+	if l := n.Lease(n.Active); l == nil {
+		next.state = s.Story(name, now)
+	} else {
 		next.lease, next.public = l.No, publicOf(n.Definition, l.Public)
 		next.expires, _ = l.Expires()
 		if before := v.get(name); before != nil && before.lease == l.No {

@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -78,23 +79,44 @@ func filter(scope string) string {
 	return events.ScopeFilter(scope)
 }
 
+// At reads the message at a sequence, as the stream's leader has it; nil: there
+// is none, or it is not of the scope.
+func (l *Log) At(ctx context.Context, scope string, seq uint64) (*Message, error) {
+	m, err := l.insist(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) { return l.read.GetMsg(ctx, seq) })
+	if err != nil {
+		return nil, fmt.Errorf("reading sequence %d of %s: %w", seq, named(scope), err)
+	}
+	if m == nil {
+		return nil, nil
+	}
+	if scope != "" && !strings.HasPrefix(m.Subject, events.SubjectRoot+"."+scope+".") {
+		return nil, nil
+	}
+	return &Message{Seq: m.Sequence, Stored: m.Time, Subject: m.Subject, Payload: m.Data}, nil
+}
+
 // lastOf reads the sequence of a scope's last message; 0: none.
 func (l *Log) lastOf(ctx context.Context, scope string) (uint64, error) {
+	m, err := l.insist(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		return l.read.GetLastMsgForSubject(ctx, filter(scope))
+	})
+	if m == nil {
+		return 0, err
+	}
+	return m.Sequence, nil
+}
+
+// insist reads one message of the stream, again for [Config.Stall] while it can't
+// be asked; nil: there is none.
+func (l *Log) insist(ctx context.Context, read func(context.Context) (*jetstream.RawStreamMsg, error)) (*jetstream.RawStreamMsg, error) {
 	until := time.Now().Add(l.cfg.Stall)
 	for p := (pace{}); ; {
-		m, err := l.get(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
-			return l.read.GetLastMsgForSubject(ctx, filter(scope))
-		})
-		switch {
-		case err == nil && m == nil:
-			return 0, nil
-		case err == nil:
-			return m.Sequence, nil
-		case over(err) || time.Now().After(until):
-			return 0, err
+		m, err := l.get(ctx, read)
+		if err == nil || over(err) || time.Now().After(until) {
+			return m, err
 		}
 		if err := p.wait(ctx); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
 }

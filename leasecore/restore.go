@@ -1,0 +1,67 @@
+package leasecore
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Owner is one of our leases under a lease id of Vault's.
+type Owner struct {
+	Name  string
+	Lease uint64
+}
+
+// Shared is a lease id that more than one lease has (L26), with them in the
+// order of being recorded, which decides who inherits.
+type Shared struct {
+	Vault, LeaseID string
+	Owners         []Owner
+}
+
+// Shared gives the lease ids that more than one lease has, in no order. With the
+// head and the names it is all that a state holds of its log ([Restore]).
+func (s *State) Shared() []Shared {
+	var out []Shared
+	for id, owners := range s.owners {
+		if len(owners) < 2 {
+			continue
+		}
+		one := Shared{Vault: id.vault, LeaseID: id.id}
+		for _, o := range owners {
+			one.Owners = append(one.Owners, Owner{o.name, o.no})
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+var errRestore = errors.New("this is no state of a scope")
+
+// Restore gives the state that head, names and shared were taken from, but for
+// what is memory of the holder that it was taken from: that, a new epoch forgets.
+// It keeps the names. An error: they contradict themselves.
+func Restore(head Head, names []*Name, shared []Shared) (*State, error) {
+	s := NewState(head.Scope)
+	s.Head = head
+	s.names = make(map[string]*Name, len(names))
+	s.owners = make(map[leaseID][]owner, len(names))
+	for _, n := range names {
+		if n.Name == "" || s.names[n.Name] != nil {
+			return nil, fmt.Errorf("%w: name %q is there twice, or empty", errRestore, n.Name)
+		}
+		s.names[n.Name] = n
+		for i := range n.Leases {
+			s.own(&n.Leases[i], n.Name)
+		}
+	}
+	for _, id := range shared {
+		key := leaseID{id.Vault, id.LeaseID}
+		if len(s.owners[key]) != len(id.Owners) {
+			return nil, fmt.Errorf("%w: %d leases share a lease id, not %d", errRestore, len(s.owners[key]), len(id.Owners))
+		}
+		for i, o := range id.Owners {
+			s.owners[key][i] = owner{o.Name, o.Lease}
+		}
+	}
+	return s, nil
+}
