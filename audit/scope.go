@@ -105,7 +105,7 @@ func (s *scope) anchored(m Message) {
 func (s *scope) future(future *events.FutureError, m Message) {
 	chain := s.links.chain
 	if _, err := chain.Admit(m.Payload, m.Seq); errors.Is(err, events.ErrForged) || linkOf(m.Payload).MAC == "" {
-		s.find(Finding{Seq: m.Seq, Kind: Forged, Type: future.Type, Says: fmt.Sprintf("a %s of version %d whose MAC does not hold: somebody wrote it without the key", future.Type, future.Version)})
+		s.find(Finding{Seq: m.Seq, Kind: Forged, Type: future.Type, Says: fmt.Sprintf("an event (%s, version %d) of no release that this one knows, whose MAC does not hold: somebody wrote it without the key", future.Type, future.Version)})
 		return
 	}
 	s.find(Finding{Seq: m.Seq, Kind: Future, Type: future.Type, Says: future.Error()})
