@@ -54,6 +54,7 @@ type cli struct {
 	At          atCmd          `cmd:"" help:"Show the leases as they were at a time."`
 	Who         whoCmd         `cmd:"" help:"Tell which lease a user name or lease id belongs to, and which consumers had it, from when to when."`
 	Events      eventsCmd      `cmd:"" help:"Read the log."`
+	Ledger      ledgerCmd      `cmd:"" help:"Add up what credentials were out there: granted, in use, in overlap, exposed; by name, path or consumer."`
 	VerifyLog   verifyLogCmd   `cmd:"" name:"verify-log" help:"Check the whole log as an auditor would, and name the first violation."`
 	Config      configCmd      `cmd:"" help:"Check a configuration, or show an example."`
 	Doctor      doctorCmd      `cmd:"" help:"Look at Vault, NATS, clocks, keys and files, and say what is wrong and what to do."`
