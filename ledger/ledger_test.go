@@ -61,6 +61,8 @@ func moved(e *events.Event, seed uint64, shift time.Duration) {
 		if d.TTL.Sign() > 0 {
 			d.TTL = d.TTL.Add(odd)
 		}
+	case *events.Adopted:
+		d.SentAt, d.TTL = d.SentAt.Add(shift), d.TTL.Add(odd)
 	case *events.Renewed:
 		d.SentAt, d.TTL = d.SentAt.Add(shift), d.TTL.Add(odd)
 	case *events.Registered:

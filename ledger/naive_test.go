@@ -184,11 +184,14 @@ func (n *naive) see(t *testing.T, payload []byte) {
 		n.registered[name] = kept
 		n.takeFromAll(name, data["incarnation"].(string))
 		return
-	case "requested":
+	case "requested", "adopted":
 		l = &naiveLease{name: name, key: key, path: fmt.Sprint(data["vault"], "/", data["path"]), have: map[string]int64{}, consumers: map[string]string{}}
 		n.leases[key] = l
 		n.order = append(n.order, l)
-		return
+		if typ == "requested" {
+			return
+		}
+		typ = "acquired"
 	}
 	if l == nil || l.over {
 		return
