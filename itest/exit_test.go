@@ -113,7 +113,7 @@ func TestE19_ReadingTakesNoLease(t *testing.T) {
 		before[s] = last(s)
 	}
 	for _, args := range [][]string{
-		{"events", "--scope", scope}, {"events", "--json"}, {"status", "--scope", scope}, {"leases", "--scope", scope}, {"get", "orders", "--scope", scope},
+		{"events", "--scope", scope}, {"events", "--output", "json"}, {"status", "--scope", scope}, {"leases", "--scope", scope}, {"get", "orders", "--scope", scope},
 	} {
 		cmd := exec.Command(r.prog, append(args, "--server", r.nats.URL())...)
 		out, err := cmd.CombinedOutput()

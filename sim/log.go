@@ -27,6 +27,15 @@ func (s *stream) last() uint64 { return uint64(len(s.records)) }
 
 func (s *stream) at(seq uint64) *record { return &s.records[seq-1] }
 
+// payloads gives what is stored, in its order.
+func (s *stream) payloads() [][]byte {
+	out := make([][]byte, len(s.records))
+	for i := range s.records {
+		out[i] = s.records[i].payload
+	}
+	return out
+}
+
 // lastOpened gives the fence and the epoch in force, 0 and 0 at the start.
 func (s *stream) lastOpened() (seq, epoch uint64) {
 	if s.opened == 0 {

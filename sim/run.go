@@ -22,6 +22,8 @@ type Options struct {
 	Mutant Mutant
 	// Trace keeps the story.
 	Trace bool
+	// Log keeps the log: its events as they are stored, under [MACKey].
+	Log bool
 }
 
 // Result is what a schedule came to.
@@ -34,7 +36,9 @@ type Result struct {
 	// Err is a [*Violation], or what the core panicked with; nil: all held.
 	Err error
 	// Story tells, with Trace, how it went.
-	Story   string
+	Story string
+	// Log is, with that option, what was stored; the sequences are 1, 2, ...
+	Log     [][]byte
 	choices [][]uint32
 }
 
@@ -56,6 +60,9 @@ func run(opts Options, c *choices) (r Result) {
 		r.choices = c.made
 		if w != nil {
 			r.Made, r.Events, r.Coverage = w.steps-1, int(w.log.last()), w.coverage
+			if opts.Log {
+				r.Log = w.log.payloads()
+			}
 			if opts.Trace {
 				r.Story = w.story(storyLines)
 			}

@@ -17,6 +17,9 @@ const scopeName = "prod"
 
 var macKey = []byte("a key of thirty-two bytes, just so")
 
+// MACKey gives the key of the chain of every simulated log.
+func MACKey() []byte { return slices.Clone(macKey) }
+
 // world is one schedule. It is single-threaded and knows no map's order.
 type world struct {
 	opts   Options
@@ -103,7 +106,7 @@ func (w *world) newID() string {
 
 func newWorld(w *world, opts Options, c *choices) {
 	*w = world{
-		opts: opts, choice: c, now: epochStart, codec: opts.Seed%codecEvery == 0, store: map[uint64]string{}, purged: map[uint64]bool{}, adopted: map[string]bool{},
+		opts: opts, choice: c, now: epochStart, codec: opts.Log || opts.Seed%codecEvery == 0, store: map[uint64]string{}, purged: map[uint64]bool{}, adopted: map[string]bool{},
 		excused: map[uint64]string{}, cutOff: map[uint64][]string{}, proofs: map[uint64]*proofs{}, promises: map[uint64]promise{},
 		retryAt: map[string]backOff{}, backAt: map[uint64]uint64{}, installedNo: map[uint64]bool{}, revokedNo: map[uint64]bool{},
 		lastAsked: map[string][]string{},

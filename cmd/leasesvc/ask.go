@@ -8,11 +8,9 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"golang.org/x/term"
 
 	"github.com/leasesvc/leasesvc/consumer"
 	"github.com/leasesvc/leasesvc/events"
@@ -21,7 +19,7 @@ import (
 
 type statusCmd struct {
 	connection
-	JSON bool `help:"Print JSON."`
+	output
 }
 
 func (c statusCmd) Run(ctx context.Context) error {
@@ -30,28 +28,28 @@ func (c statusCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if c.JSON {
-			return printJSON(st)
-		}
-		return printStatus(os.Stdout, st, time.Now())
+		return c.print(st, func(p *page) { statusTable(p, st, time.Now()) })
 	})
 }
 
-func printStatus(w io.Writer, st api.Status, now time.Time) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "scope\t%s\n", st.Scope)
-	fmt.Fprintf(t, "holder\t%s, epoch %d, for %s\n", st.Holder, st.Epoch, short(now.Sub(st.Since)))
-	fmt.Fprintf(t, "version\t%s\n", st.Version)
-	fmt.Fprintf(t, "names\t%d, %d usable; definitions revision %d\n", st.Names, st.Usable, st.Revision)
-	fmt.Fprintf(t, "log\tsequence %d\n", st.LastSeq)
-	if st.Skipped > 0 {
-		fmt.Fprintf(t, "\t%d events in the stream do not count: somebody else wrote there\n", st.Skipped)
+func statusTable(p *page, st api.Status, now time.Time) {
+	p.row(plain, "scope", st.Scope)
+	p.row(plain, "holder", fmt.Sprintf("%s, epoch %d, for %s", st.Holder, st.Epoch, short(now.Sub(st.Since))))
+	p.row(plain, "version", st.Version)
+	usable := plain
+	if st.Usable < st.Names {
+		usable = yellow
 	}
-	fmt.Fprintf(t, "service key\t%s\n", st.ServiceKey)
+	p.row(usable, "names", fmt.Sprintf("%d, %d usable; definitions revision %d", st.Names, st.Usable, st.Revision))
+	p.row(plain, "log", fmt.Sprintf("sequence %d", st.LastSeq))
+	if st.Skipped > 0 {
+		p.row(red, "", fmt.Sprintf("%d events in the stream do not count: somebody else wrote there; see: leasesvc verify-log", st.Skipped))
+	}
+	p.row(plain, "service key", st.ServiceKey)
 	for _, v := range st.Vaults {
-		state := "logged in"
+		state, c := "logged in", plain
 		if !v.LoggedIn {
-			state = "NOT logged in"
+			state, c = "NOT logged in", red
 		}
 		if v.Guarded {
 			state += ", guarded"
@@ -59,17 +57,16 @@ func printStatus(w io.Writer, st api.Status, now time.Time) error {
 		if v.Problem != "" {
 			state += ": " + v.Problem
 		}
-		fmt.Fprintf(t, "vault %s\t%s, %s\n", v.Name, v.Address, state)
+		p.row(c, "vault "+v.Name, v.Address+", "+state)
 	}
 	for _, n := range st.Notes {
-		fmt.Fprintf(t, "note\t%s\n", n)
+		p.row(yellow, "note", n)
 	}
-	return t.Flush()
 }
 
 type leasesCmd struct {
 	connection
-	JSON bool `help:"Print JSON."`
+	output
 }
 
 func (c leasesCmd) Run(ctx context.Context) error {
@@ -78,22 +75,24 @@ func (c leasesCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if c.JSON {
-			return printJSON(table)
-		}
-		return printLeases(os.Stdout, table)
+		return c.print(table, func(p *page) { leasesTable(p, table) })
 	})
 }
 
-func printLeases(w io.Writer, table api.Leases) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tLEASE\tUSER\tAGE\tLEFT\tNEXT LOOK\tCONSUMERS\tSTATE")
+func leasesTable(p *page, table api.Leases) {
+	p.row(bold, "NAME", "LEASE", "USER", "AGE", "LEFT", "NEXT LOOK", "CONSUMERS", "STATE")
 	for i := range table.Names {
 		l := &table.Names[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Name, number(l.Active), dash(l.Public),
-			since(l.Acquired, table.Time), until(l.Expires, table.Time, l.Active != 0), until(l.Next, table.Time, false), consumers(l.Consumers), story(l))
+		c := plain
+		switch {
+		case l.Active == 0:
+			c = red
+		case l.Failure != nil:
+			c = yellow
+		}
+		p.row(c, l.Name, number(l.Active), dash(l.Public), since(l.Acquired, table.Time), until(l.Expires, table.Time, l.Active != 0),
+			until(l.Next, table.Time, false), consumers(l.Consumers), leaseStory(l))
 	}
-	return t.Flush()
 }
 
 func number(n uint64) string {
@@ -151,7 +150,7 @@ func consumers(list []api.Consumer) string {
 	return fmt.Sprintf("%d/%d follow", follow, len(list))
 }
 
-func story(l *api.Lease) string {
+func leaseStory(l *api.Lease) string {
 	s := l.State
 	if len(l.Others) > 0 {
 		s += " (beside it: " + strings.Join(l.Others, ", ") + ")"
@@ -161,48 +160,56 @@ func story(l *api.Lease) string {
 
 type rotateCmd struct {
 	connection
+	output
 	Name string `arg:"" help:"The name."`
 }
 
 func (c rotateCmd) Run(ctx context.Context) error {
 	return c.ask(ctx, func(ctx context.Context, _ *nats.Conn, client *api.Client) error {
-		return printDone(client.Rotate(ctx, c.Scope, c.Name))
+		return c.done(client.Rotate(ctx, c.Scope, c.Name))
 	})
 }
 
 type revokeCmd struct {
 	connection
+	output
 	Name string `arg:"" help:"The name."`
 }
 
 func (c revokeCmd) Run(ctx context.Context) error {
 	return c.ask(ctx, func(ctx context.Context, _ *nats.Conn, client *api.Client) error {
-		return printDone(client.Revoke(ctx, c.Scope, c.Name))
+		return c.done(client.Revoke(ctx, c.Scope, c.Name))
 	})
 }
 
-type applyCmd struct{ connection }
+type applyCmd struct {
+	connection
+	output
+}
 
 func (c applyCmd) Run(ctx context.Context) error {
 	return c.ask(ctx, func(ctx context.Context, _ *nats.Conn, client *api.Client) error {
-		return printDone(client.Apply(ctx, c.Scope))
+		return c.done(client.Apply(ctx, c.Scope))
 	})
 }
 
-func printDone(d api.Done, err error) error {
+// done prints what came of a command.
+func (o output) done(d api.Done, err error) error {
 	if err != nil {
 		return err
 	}
-	if d.Seq > 0 {
-		_, err = fmt.Printf("%s (log sequence %d)\n", d.Says, d.Seq)
-	} else {
-		_, err = fmt.Println(d.Says)
-	}
-	return err
+	return o.print(d, func(p *page) {
+		if d.Seq > 0 {
+			p.line(plain, "%s (log sequence %d)", d.Says, d.Seq)
+		} else {
+			p.line(plain, "%s", d.Says)
+		}
+	})
 }
 
 type getCmd struct {
 	connection
+	output
 	Name       string `arg:"" help:"The name."`
 	Key        string `arg:"" optional:"" help:"Only this value, as it is."`
 	Reveal     bool   `help:"Show values on a terminal, too."`
@@ -236,7 +243,7 @@ func (c getCmd) Run(ctx context.Context) error {
 // print shows a credential: its values only where nobody looks over a shoulder,
 // or where --reveal asks for it.
 func (c getCmd) print(cred consumer.Credential) error {
-	reveal := c.Reveal || !term.IsTerminal(int(os.Stdout.Fd()))
+	reveal := c.Reveal || !isTerminal(os.Stdout)
 	if c.Key != "" {
 		v, _ := cred.Get(c.Key)
 		if !reveal {
@@ -262,7 +269,10 @@ func (c getCmd) print(cred consumer.Credential) error {
 			out.Values[k] = v.Reveal()
 		}
 	}
-	return printJSON(out)
+	if c.Output == "table" {
+		c.Output = "json" // values are no table
+	}
+	return c.output.print(out, nil)
 }
 
 // unknownName says which names there are.
@@ -278,28 +288,24 @@ func unknownName(ctx context.Context, client *api.Client, scope, name string) er
 	return p
 }
 
-func printJSON(v any) error {
-	enc := json.NewEncoder(os.Stdout)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
-
 type reissueCmd struct {
 	connection
+	output
 	Name string `arg:"" optional:"" help:"Only this name."`
 }
 
 func (c reissueCmd) Run(ctx context.Context) error {
 	return c.ask(ctx, func(ctx context.Context, _ *nats.Conn, client *api.Client) error {
 		if c.Name != "" {
-			return printDone(client.Rotate(ctx, c.Scope, c.Name))
+			return c.done(client.Rotate(ctx, c.Scope, c.Name))
 		}
-		return printDone(client.Reissue(ctx, c.Scope))
+		return c.done(client.Reissue(ctx, c.Scope))
 	})
 }
 
 type stepDownCmd struct {
 	connection
+	output
 	Target string `arg:"" name:"scope" optional:"" help:"The scope; not needed where only one is led."`
 }
 
@@ -308,12 +314,13 @@ func (c stepDownCmd) Run(ctx context.Context) error {
 		c.Scope = c.Target
 	}
 	return c.ask(ctx, func(ctx context.Context, _ *nats.Conn, client *api.Client) error {
-		return printDone(client.StepDown(ctx, c.Scope))
+		return c.done(client.StepDown(ctx, c.Scope))
 	})
 }
 
 type shutdownCmd struct {
 	connection
+	output
 	Target string `arg:"" name:"scope" help:"The scope."`
 	Revoke bool   `required:"" help:"Say that you mean it: every lease of the scope is revoked, whoever uses it."`
 }
@@ -321,12 +328,13 @@ type shutdownCmd struct {
 func (c shutdownCmd) Run(ctx context.Context) error {
 	c.Scope = c.Target
 	return c.ask(ctx, func(ctx context.Context, _ *nats.Conn, client *api.Client) error {
-		return printDone(client.Shutdown(ctx, c.Scope))
+		return c.done(client.Shutdown(ctx, c.Scope))
 	})
 }
 
 type adoptCmd struct {
 	connection
+	output
 	Name       string        `arg:"" help:"The name."`
 	LeaseID    string        `required:"" help:"The lease id that Vault gave."`
 	TTL        time.Duration `required:"" help:"How long the lease lives from now."`
@@ -347,7 +355,7 @@ func (c adoptCmd) Run(ctx context.Context) error {
 		return fmt.Errorf("standard input must be a JSON object of at most %d bytes with the credential's values", adoptable)
 	}
 	return c.ask(ctx, func(ctx context.Context, _ *nats.Conn, client *api.Client) error {
-		return printDone(client.Adopt(ctx, c.Scope, c.Name, c.ServiceKey, api.Adoption{
+		return c.done(client.Adopt(ctx, c.Scope, c.Name, c.ServiceKey, api.Adoption{
 			LeaseID: c.LeaseID, TTL: events.FromDuration(c.TTL), Renewable: c.Renewable, Values: values, Until: time.Now().Add(time.Minute),
 		}))
 	})

@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
-	"text/tabwriter"
 
 	"github.com/leasesvc/leasesvc/service"
 	"github.com/leasesvc/leasesvc/service/config"
@@ -13,7 +10,7 @@ import (
 
 type doctorCmd struct {
 	Config string `required:"" placeholder:"FILE" help:"The service file."`
-	Output string `enum:"table,json" default:"table" help:"How to print it: table or json."`
+	output
 }
 
 func (c doctorCmd) Run(ctx context.Context) error {
@@ -28,14 +25,10 @@ func (c doctorCmd) Run(ctx context.Context) error {
 			problems++
 		}
 	}
-	if c.Output == "json" {
-		err = printJSON(struct {
-			OK       bool              `json:"ok"`
-			Findings []service.Finding `json:"findings"`
-		}{problems == 0, findings})
-	} else {
-		err = printFindings(os.Stdout, findings)
-	}
+	err = c.print(struct {
+		OK       bool              `json:"ok"`
+		Findings []service.Finding `json:"findings"`
+	}{problems == 0, findings}, func(p *page) { findingsTable(p, findings) })
 	switch {
 	case err != nil:
 		return err
@@ -49,17 +42,22 @@ func (c doctorCmd) Run(ctx context.Context) error {
 	return nil
 }
 
-// printFindings prints a line a finding, and what to do about it below it.
-func printFindings(w io.Writer, findings []service.Finding) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "RESULT\tABOUT\tCHECK\tFOUND")
+// findingsTable has a line a finding, and what to do about it below it.
+func findingsTable(p *page, findings []service.Finding) {
+	p.row(bold, "RESULT", "ABOUT", "CHECK", "FOUND")
 	for _, f := range findings {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", f.Verdict, f.About, f.Check, f.Says)
+		c := plain
+		switch f.Verdict {
+		case service.VerdictProblem:
+			c = red
+		case service.VerdictUnchecked:
+			c = yellow
+		}
+		p.row(c, f.Verdict, f.About, f.Check, f.Says)
 		if f.Do != "" {
-			fmt.Fprintf(t, "\t\t\t-> %s\n", f.Do)
+			p.row(plain, "", "", "", "-> "+f.Do)
 		}
 	}
-	return t.Flush()
 }
 
 type vaultPolicyCmd struct {

@@ -21,13 +21,21 @@ import (
 // version is set by the linker.
 var version string
 
-// The exit codes (E17).
+// The exit codes (E17); docs/operations.md lists them.
 const (
-	exitOK      = 0
-	exitFailed  = 1
-	exitConfig  = 2
-	exitRefused = 78
+	exitOK     = 0
+	exitFailed = 1
+	exitConfig = 2
+	// exitViolated: it looked, and what it looked at is not as it must be.
+	exitViolated = 3
+	exitRefused  = 78
 )
+
+// usageError is a wrong argument that the flags' types do not show.
+type usageError struct{ error }
+
+// Unwrap gives the error that says what is wrong.
+func (e usageError) Unwrap() error { return e.error }
 
 type cli struct {
 	Dev         devCmd         `cmd:"" help:"Run everything in one process, with a demo application: NATS, a Vault of its own, and a rotation every few seconds."`
@@ -42,7 +50,12 @@ type cli struct {
 	StepDown    stepDownCmd    `cmd:"" name:"step-down" help:"Give a scope to a standby."`
 	Shutdown    shutdownCmd    `cmd:"" help:"Revoke every lease of a scope and leave it alone."`
 	Apply       applyCmd       `cmd:"" help:"Have the service read its definitions file again."`
+	Explain     explainCmd     `cmd:"" help:"Tell why a name is in its state: its story from the log, what comes next and when."`
+	At          atCmd          `cmd:"" help:"Show the leases as they were at a time."`
+	Who         whoCmd         `cmd:"" help:"Tell which lease a user name or lease id belongs to, and which consumers had it, from when to when."`
 	Events      eventsCmd      `cmd:"" help:"Read the log."`
+	Ledger      ledgerCmd      `cmd:"" help:"Add up what credentials were out there: granted, in use, in overlap, exposed; by name, path or consumer."`
+	VerifyLog   verifyLogCmd   `cmd:"" name:"verify-log" help:"Check the whole log as an auditor would, and name the first violation."`
 	Config      configCmd      `cmd:"" help:"Check a configuration, or show an example."`
 	Doctor      doctorCmd      `cmd:"" help:"Look at Vault, NATS, clocks, keys and files, and say what is wrong and what to do."`
 	VaultPolicy vaultPolicyCmd `cmd:"" name:"vault-policy" help:"Print the commands that set up Vault or OpenBao for the definitions."`
@@ -81,6 +94,8 @@ func exitCode(err error) int {
 	var bad *config.Errors
 	var refused *epochkv.Refused
 	var fenced *service.FencedError
+	var usage usageError
+	var violated *violatedError
 	switch {
 	case err == nil:
 		return exitOK
@@ -90,6 +105,12 @@ func exitCode(err error) int {
 	case errors.As(err, &bad):
 		fmt.Fprintln(os.Stderr, err)
 		return exitConfig
+	case errors.As(err, &usage):
+		fmt.Fprintln(os.Stderr, "leasesvc:", err)
+		return exitConfig
+	case errors.As(err, &violated):
+		fmt.Fprintln(os.Stderr, "leasesvc:", err)
+		return exitViolated
 	case errors.As(err, &refused):
 		fmt.Fprintln(os.Stderr, "leasesvc: refused:", err)
 		return exitRefused

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/leasesvc/leasesvc/devvault"
@@ -19,8 +22,11 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"leasesvc": main})
 }
 
+var update = flag.Bool("update", false, "write what the commands print now into the scripts")
+
 // TestScripts runs the program as a person would: what it prints, and what it
-// exits with. Scripts that begin with "service-" find NATS and a Vault.
+// exits with. Scripts that begin with "service-" find NATS and a Vault, those
+// that begin with "log-" the export of a log, log.jsonl.
 func TestScripts(t *testing.T) {
 	key, err := handover.NewSeed()
 	if err != nil {
@@ -30,18 +36,25 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
+		UpdateScripts:       *update,
 		Setup: func(env *testscript.Env) error {
 			if err := os.WriteFile(filepath.Join(env.WorkDir, "seal.key"), []byte(key.Reveal()), 0o600); err != nil {
 				return err
 			}
-			matched, err := filepath.Match("script-service-*", filepath.Base(env.WorkDir))
-			if err != nil || !matched {
-				return err
+			env.Setenv("TZ", "UTC")
+			switch script := strings.TrimPrefix(filepath.Base(env.WorkDir), "script-"); {
+			case strings.HasPrefix(script, "service-"):
+				return withServers(t, env)
+			case strings.HasPrefix(script, "log-"):
+				return newHistory(t).live().write(env.WorkDir)
+			default:
+				return nil
 			}
-			return withServers(t, env)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exitcode": exitCodeIs,
+			"exitcode":   exitCodeIs,
+			"onterminal": onTerminal,
+			"publish":    publish,
 			"eventually": func(ts *testscript.TestScript, neg bool, args []string) {
 				eventually(ts, args)
 			},
@@ -59,6 +72,15 @@ func exitCodeIs(ts *testscript.TestScript, _ bool, args []string) {
 	if got != args[0] {
 		ts.Fatalf("exit code %s, want %s (%v)", got, args[0], err)
 	}
+}
+
+// publish puts a message into the stream, past every rule: publish SUBJECT TEXT
+func publish(ts *testscript.TestScript, _ bool, args []string) {
+	nc, err := nats.Connect(ts.Getenv("NATS"))
+	ts.Check(err)
+	defer nc.Close()
+	_, err = nc.Request(args[0], []byte(args[1]), 10*time.Second) // the stream acknowledges it
+	ts.Check(err)
 }
 
 // eventually runs a command until it succeeds.

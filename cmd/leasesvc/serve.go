@@ -59,40 +59,6 @@ func newLogger(cfg config.Log, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, opts))
 }
 
-type configCmd struct {
-	Check   configCheckCmd   `cmd:"" help:"Read a service file and its definitions, and say everything that is wrong with them."`
-	Example configExampleCmd `cmd:"" help:"Print a commented example of a service file, or of a definitions file."`
-}
-
-type configCheckCmd struct {
-	Config string `arg:"" placeholder:"FILE" help:"The service file."`
-}
-
-func (c configCheckCmd) Run() error {
-	cfg, err := config.Load(c.Config)
-	if err != nil {
-		return err
-	}
-	if err := service.CheckDefinitions(cfg); err != nil {
-		return err
-	}
-	fmt.Printf("%s and the definitions of %d scopes are right\n", c.Config, len(cfg.Scopes))
-	return nil
-}
-
-type configExampleCmd struct {
-	Definitions bool `help:"Print the definitions file instead of the service file."`
-}
-
-func (c configExampleCmd) Run() error {
-	serviceFile, definitions := config.Example()
-	if c.Definitions {
-		serviceFile = definitions
-	}
-	_, err := fmt.Print(serviceFile)
-	return err
-}
-
 type sealKeyCmd struct {
 	New sealKeyNewCmd `cmd:"" help:"Print a fresh seal key. Keep it like the credentials it seals; all instances of a scope share it."`
 }

@@ -73,7 +73,7 @@ func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Log, error)
 	if l.read, err = js.Stream(ctx, cfg.Stream); err != nil {
 		return nil, fmt.Errorf("binding to stream %s: %w", cfg.Stream, err)
 	}
-	if l.read.CachedInfo().Config.AllowDirect {
+	if l.read.CachedInfo().Config.AllowDirect && !cfg.ReadOnly {
 		return nil, fmt.Errorf("binding to stream %s: direct get was turned on meanwhile: %w", cfg.Stream, ErrSettings)
 	}
 	if l.requests, err = newRequester(l.nc); err != nil {
@@ -175,7 +175,7 @@ func (l *Log) arrange(ctx context.Context) (*streamInfo, error) {
 		return nil, err
 	}
 	diffs, fixable := check(&info.Config, l.cfg, l.cfg.Create)
-	if len(diffs) == 0 {
+	if len(diffs) == 0 || l.cfg.ReadOnly {
 		return info, nil
 	}
 	refused := &SettingsError{Stream: l.cfg.Stream, Differences: diffs}

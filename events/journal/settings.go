@@ -33,6 +33,9 @@ type Config struct {
 	// Create lets Open create the stream and set what may be set by an update.
 	// Without it Open only checks.
 	Create bool
+	// ReadOnly is for auditors: Open takes the stream as it is, whatever its
+	// settings; [Log.Check] still tells what is wrong with them.
+	ReadOnly bool
 
 	// AckWait is how long one publish or read waits for its answer; 0: 2 s.
 	AckWait time.Duration

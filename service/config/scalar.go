@@ -153,12 +153,8 @@ func (c choice[T]) read(d *decoder, n *node, p place) {
 		return
 	}
 	if !slices.Contains(c.allowed, T(n.text)) {
-		words := make([]string, len(c.allowed))
-		for i, w := range c.allowed {
-			words[i] = string(w)
-		}
 		hint := ""
-		if best := nearest(n.text, words); best != "" {
+		if best := nearest(n.text, c.words()); best != "" {
 			hint = fmt.Sprintf(", did you mean %q?", best)
 		}
 		d.fail(n, p, "%s is not allowed%s; allowed: %s", shownValue(n.text), hint, c.typ())
@@ -167,13 +163,15 @@ func (c choice[T]) read(d *decoder, n *node, p place) {
 	*c.to = T(n.text)
 }
 
-func (c choice[T]) typ() string {
+func (c choice[T]) words() []string {
 	words := make([]string, len(c.allowed))
 	for i, w := range c.allowed {
 		words[i] = string(w)
 	}
-	return strings.Join(words, ", ")
+	return words
 }
+
+func (c choice[T]) typ() string { return strings.Join(c.words(), ", ") }
 
 func (choice[T]) children(func(string, field)) {}
 

@@ -1,0 +1,105 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/leasesvc/leasesvc/events"
+)
+
+// schemaDialect is the version of JSON Schema that editors know.
+const schemaDialect = "https://json-schema.org/draft/2020-12/schema"
+
+// Schema gives the JSON Schema of the service file, for editors, and
+// DefinitionsSchema that of a definitions file. They say what a key may hold as
+// far as a schema can; how the values stand to each other only reading tells.
+func Schema() ([]byte, error) {
+	return schemaFile("leasesvc: service file", defaults().shape())
+}
+
+// DefinitionsSchema is [Schema] for a definitions file.
+func DefinitionsSchema() ([]byte, error) {
+	defs := &Definitions{Leases: map[string]events.Definition{}, Documents: map[string]any{}, places: map[string]Position{}}
+	return schemaFile("leasesvc: definitions file", defs.shape(newDraft(rules{})))
+}
+
+// schema is one schema, with its keys in an order that does not change.
+type schema map[string]any
+
+func schemaFile(title string, s shape) ([]byte, error) {
+	root := schemaOf(s)
+	root["$schema"], root["title"] = schemaDialect, title
+	b, err := json.MarshalIndent(root, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("making the schema of a %s: %w", title, err)
+	}
+	return append(b, '\n'), nil
+}
+
+// namePattern is [events.CheckName] as a pattern.
+const namePattern = "^[A-Za-z0-9][A-Za-z0-9-]{0,63}$"
+
+func schemaOf(s shape) schema {
+	switch s := s.(type) {
+	case lease:
+		return schemaOf(s.draft.shape(false))
+	case object:
+		properties, required := schema{}, []string{}
+		for _, f := range s.fields {
+			p := schemaOf(f.shape)
+			p["description"] = description(f)
+			properties[f.name] = p
+			if f.required {
+				required = append(required, f.name)
+			}
+		}
+		out := schema{"type": "object", "properties": properties, "additionalProperties": false}
+		if len(required) > 0 {
+			out["required"] = required
+		}
+		return out
+	case named:
+		out := schema{"type": "object", "propertyNames": schema{"pattern": namePattern}, "additionalProperties": schemaOf(s.elem("NAME"))}
+		if s.min > 0 {
+			out["minProperties"] = s.min
+		}
+		return out
+	case sequence:
+		return schema{"type": "array", "maxItems": s.max, "items": schemaOf(s.elem())}
+	case boolean, either:
+		return schema{"type": "boolean"}
+	case integer:
+		if len(s.allowed) > 0 {
+			return schema{"enum": s.allowed}
+		}
+		return schema{"type": "integer", "minimum": s.min, "maximum": s.max}
+	case rate:
+		return schema{"type": "number", "exclusiveMinimum": 0, "maximum": maxRate}
+	case fraction:
+		return schema{"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+	case duration:
+		return schema{"anyOf": []schema{{"type": "number", "minimum": 0}, {"type": "string", "pattern": spans.String()}}}
+	case size:
+		return schema{"anyOf": []schema{{"type": "integer", "minimum": 0}, {"type": "string", "pattern": sizeForm.String()}}}
+	case interface{ words() []string }:
+		return schema{"enum": s.words()}
+	case params:
+		return schema{"type": "object", "maxProperties": maxParams, "propertyNames": schema{"pattern": paramName.String()}, "additionalProperties": schema{"type": []string{"string", "number", "boolean"}}}
+	case documentContent, content:
+		return schema{"type": []string{"object", "array"}}
+	default: // texts of all kinds; reading says what is wrong with one
+		return schema{"type": "string"}
+	}
+}
+
+// description is what an editor shows of a key.
+func description(f field) string {
+	switch {
+	case f.required:
+		return f.typ() + "; required"
+	case f.def != "":
+		return f.typ() + "; default: " + f.def
+	default:
+		return f.typ()
+	}
+}
