@@ -70,6 +70,27 @@ func (f *follower) shutDown(started time.Time) (bool, error) {
 	return h.Shutdown && h.ReleasedAt.After(started), f.projection.Stopped()
 }
 
+// caughtUp waits until the message at seq was fed; false: it was not in time.
+func (f *follower) caughtUp(ctx context.Context, seq uint64, within time.Duration) bool {
+	late := time.NewTimer(within)
+	defer late.Stop()
+	for {
+		f.mu.Lock()
+		fed, there := f.fed, f.delivered >= seq
+		f.mu.Unlock()
+		if there {
+			return true
+		}
+		select {
+		case <-fed:
+		case <-late.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
 // aheadBy gives how far ahead of the server's the clock was that stamped a living
 // lease.
 func (f *follower) aheadBy() time.Duration {

@@ -271,6 +271,11 @@ func (sc *scope) lastOpened(ctx context.Context) (opening, error) {
 // up to and including it (P2). Nothing is served before that.
 func (sc *scope) open(ctx context.Context, last opening, claim epochkv.Claim) (*term, error) {
 	s := sc.svc
+	if claim.How == epochkv.HowReleased {
+		if err := sc.heedRelease(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if by := sc.follower.aheadBy(); by > 0 {
 		s.noteBehind(sc.log, time.Now().UTC().Add(by))
 	}
@@ -310,6 +315,30 @@ func (sc *scope) open(ctx context.Context, last opening, claim epochkv.Claim) (*
 	sc.tellEvent(&ev)
 	sc.log.Info("leading", "epoch", claim.Epoch, "how", string(claim.How), "fence", fence, "names", p.State().Len())
 	return newTerm(sc, p, claim.Epoch, fence), nil
+}
+
+// heedWait is how long a claim of a released scope waits for the release to be
+// fed, which was in the log before the scope could be claimed.
+const heedWait = 5 * time.Second
+
+// heedRelease looks, before a scope that was given back is opened, at how it was:
+// the follower may be behind the cell, and what was shut down by hand is left
+// alone (L48).
+func (sc *scope) heedRelease(ctx context.Context) error {
+	seq, err := sc.svc.journal.LastReleased(ctx, sc.name)
+	if err != nil {
+		return err
+	}
+	if !sc.follower.caughtUp(ctx, seq, heedWait) {
+		return fmt.Errorf("the release at sequence %d was not read within %s", seq, heedWait)
+	}
+	down, err := sc.follower.shutDown(sc.svc.started)
+	if err == nil && down {
+		if err = sc.svc.cells.Release(ctx, sc.name); err == nil {
+			err = errLeftAlone
+		}
+	}
+	return err
 }
 
 // tellEvent says an event of ours to the log and to who listens.

@@ -50,6 +50,21 @@ func (l *Log) LastOpened(ctx context.Context, scope string) (*Opened, error) {
 	return o, nil
 }
 
+// LastReleased gives the sequence of a scope's last released event, as the
+// stream's leader has it; 0: there is none.
+func (l *Log) LastReleased(ctx context.Context, scope string) (uint64, error) {
+	m, err := l.get(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		return l.read.GetLastMsgForSubject(ctx, events.Subject(scope, events.EpochName, events.TypeReleased))
+	})
+	if err != nil {
+		return 0, fmt.Errorf("reading the last release of scope %s: %w", scope, err)
+	}
+	if m == nil {
+		return 0, nil
+	}
+	return m.Sequence, nil
+}
+
 // readWait is how long one read waits: it may be asked again, and one that was
 // sent just before an election is answered by nobody.
 const readWait = 500 * time.Millisecond
