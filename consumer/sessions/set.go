@@ -52,9 +52,9 @@ func Start[S any](ctx context.Context, client *consumer.Client, name string, d D
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Set[S]{client: client, name: name, driver: d, log: log.With("name", name),
-		changed: make(chan struct{}), served: make(chan struct{})}
-	s.life, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+		changed: make(chan struct{}), served: make(chan struct{}), life: life, cancel: cancel}
 	go func() {
 		defer close(s.served)
 		s.err = client.Serve(s.life, name, s)
