@@ -22,6 +22,10 @@ type Driver[S any] struct {
 	// Close closes sessions nobody works in any more and waits until the last
 	// is closed. It is called once.
 	Close func(s S)
+	// Current and Replaced may be nil. Current is called just before new work
+	// goes to sessions, for the first time or again, Replaced just after it
+	// goes to others, or to none. They must not wait for work.
+	Current, Replaced func(s S)
 	// Refused tells a login that the server refuses from a server that is not
 	// there.
 	Refused func(err error) bool

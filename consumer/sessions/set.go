@@ -145,8 +145,8 @@ func (s *Set[S]) Close() {
 func (s *Set[S]) Leave(ctx context.Context) {
 	s.mu.Lock()
 	s.closed = true
-	s.swap(nil)
 	s.mu.Unlock()
+	s.swap(nil)
 	if err := s.drainOthers(ctx); err != nil {
 		s.log.Warn("leaving with sessions still open", "why", err)
 	}
@@ -178,8 +178,8 @@ func (s *Set[S]) Revert(ctx context.Context, current consumer.Credential) error 
 	}
 	s.mu.Lock()
 	s.committed = 0
-	s.swap(nil)
 	s.mu.Unlock()
+	s.swap(nil)
 	return s.drainOthers(ctx)
 }
 
@@ -203,14 +203,9 @@ func (s *Set[S]) move(ctx context.Context, cred consumer.Credential) error {
 		}
 		k = newKept(cred, opened, s.driver.Close)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		k.drain(&s.work)
-		s.others = append(s.others, k)
+	if !s.swap(k) {
 		return ErrClosed
 	}
-	s.swap(k)
 	return nil
 }
 
@@ -229,18 +224,32 @@ func (s *Set[S]) find(lease uint64) (k *kept[S], current bool) {
 	return nil, false
 }
 
-// swap makes k current (nil: none) and keeps what was. s.mu is held.
-func (s *Set[S]) swap(k *kept[S]) {
-	if k == s.current {
-		return
+// swap makes k current (nil: none) and keeps what was. On a closed set only
+// none can be current: k is closed, and false returned. Calls do not overlap.
+func (s *Set[S]) swap(k *kept[S]) bool {
+	if k != nil && s.driver.Current != nil {
+		s.driver.Current(k.sessions)
 	}
-	if s.current != nil {
-		s.others = append(s.others, s.current)
+	s.mu.Lock()
+	if k != nil && s.closed {
+		k.drain(&s.work)
+		s.others = append(s.others, k)
+		s.mu.Unlock()
+		return false
+	}
+	before := s.current
+	if before != nil {
+		s.others = append(s.others, before)
 	}
 	s.drop(k)
 	s.current = k
 	close(s.changed)
 	s.changed = make(chan struct{})
+	s.mu.Unlock()
+	if before != nil && s.driver.Replaced != nil {
+		s.driver.Replaced(before.sessions)
+	}
+	return true
 }
 
 // drop takes k off the others. s.mu is held.
