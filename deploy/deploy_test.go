@@ -43,7 +43,7 @@ func TestServiceAndDefinitionsFilesAreRight(t *testing.T) {
 		if d.Verifier == nil {
 			continue
 		}
-		if err := verify.Check(d.Verifier.Kind, d.Verifier.DSN); err != nil {
+		if err := verify.Check(verify.Spec{Kind: d.Verifier.Kind, DSN: d.Verifier.DSN}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -9,7 +9,7 @@
 // it as root through the API itself, [Server.Inject] makes it misbehave,
 // [Server.Close] ends it. Accounts that the database engine hands out live in
 // an [Accounts] backend: a [Directory] in memory, or a real server through
-// [NewPostgres] or [Redis]; the RabbitMQ engine's in a [Broker]: a
+// [NewPostgres], [MySQL] or [Redis]; the RabbitMQ engine's in a [Broker]: a
 // [MemoryBroker], or a real one through [RabbitMQ].
 //
 // # What it guarantees
@@ -53,6 +53,6 @@
 // # How it is tested
 //
 // Each rule with an injected clock through the HTTP API; policies by table;
-// accounts of PostgreSQL, Redis and RabbitMQ on private servers. The
+// accounts of PostgreSQL, MariaDB, Redis and RabbitMQ on private servers. The
 // conformance suite of package vault runs on this server and on a real OpenBao.
 package devvault

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/leasesvc/leasesvc/devvault"
+	"github.com/leasesvc/leasesvc/itest/mysqltest"
 	"github.com/leasesvc/leasesvc/itest/pgtest"
 	"github.com/leasesvc/leasesvc/itest/rabbittest"
 	"github.com/leasesvc/leasesvc/itest/redistest"
@@ -19,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(rabbittest.Main(redistest.Main(pgtest.Main(m))))
+	goleak.VerifyTestMain(mysqltest.Main(rabbittest.Main(redistest.Main(pgtest.Main(m)))))
 }
 
 // clock is a clock that moves when it is told to.

@@ -103,11 +103,18 @@ type Definition struct {
 
 // Verifier is a login of our own with a candidate.
 type Verifier struct {
-	// Kind is "postgresql" for now.
+	// Kind is "postgresql", "mysql", "rabbitmq", "redis", "http" or "command".
 	Kind string `json:"kind"`
 	// DSN is a template with {{username}} and {{password}}; it holds no secret
-	// itself and is never logged.
-	DSN string `json:"dsn"`
+	// itself and is never logged. A command has none.
+	DSN string `json:"dsn,omitempty"`
+	// Headers are templates too, of kind http.
+	Headers map[string]string `json:"headers,omitempty"`
+	// Command is a program and its arguments, of kind command, without a shell.
+	Command []string `json:"command,omitempty"`
+	// Pass is how a command gets the credential: "stdin" (also if empty) or
+	// "env".
+	Pass string `json:"pass,omitempty"`
 	// Timeout is the whole budget, retries included.
 	Timeout Seconds `json:"timeout_s"`
 }

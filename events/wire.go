@@ -246,7 +246,10 @@ func (d *Definition) fields(f fields) {
 
 func (v *Verifier) fields(f fields) {
 	f.text(`"kind":`, &v.Kind, false)
-	f.text(`"dsn":`, &v.DSN, false)
+	f.text(`"dsn":`, &v.DSN, true)
+	f.table(`"headers":`, &v.Headers, true)
+	f.texts(`"command":`, &v.Command, true)
+	f.text(`"pass":`, &v.Pass, true)
 	f.seconds(`"timeout_s":`, &v.Timeout, false)
 }
 

@@ -22,7 +22,7 @@ func (j *job) verify(ctx context.Context) (request, bool) {
 	if err == nil {
 		var decoded map[string]any
 		if err = json.Unmarshal(values, &decoded); err == nil {
-			err = verify.Verify(ctx, verify.Spec{Kind: spec.Kind, DSN: spec.DSN, Timeout: spec.Timeout.Duration()}, decoded)
+			err = verify.Verify(ctx, verifierSpec(*spec), decoded)
 		}
 	}
 	done.Took = events.FromDuration(time.Since(began).Round(time.Microsecond))

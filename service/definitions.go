@@ -16,7 +16,14 @@ import (
 
 // loadDefinitions reads a scope's definitions file under every rule there is.
 func loadDefinitions(cfg *config.Config, scope string) (*config.Definitions, error) {
-	return cfg.LoadDefinitions(scope, config.CheckDSN(verify.Check), config.CheckDocument(checkText, checkDocument))
+	return cfg.LoadDefinitions(scope,
+		config.CheckVerifier(func(v events.Verifier) error { return verify.Check(verifierSpec(v)) }),
+		config.CheckDocument(checkText, checkDocument))
+}
+
+// verifierSpec is a definition's verifier as package verify takes it.
+func verifierSpec(v events.Verifier) verify.Spec {
+	return verify.Spec{Kind: v.Kind, DSN: v.DSN, Headers: v.Headers, Command: v.Command, Pass: v.Pass, Timeout: v.Timeout.Duration()}
 }
 
 // CheckDefinitions reads every scope's definitions file and gives what is wrong

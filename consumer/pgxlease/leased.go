@@ -4,136 +4,67 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/multitracer"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/leasesvc/leasesvc/consumer"
+	"github.com/leasesvc/leasesvc/consumer/sessions"
 )
 
-// leased is one lease's pool. Who begins work on it enters first, so that it
-// is never closed between being chosen and a connection being taken; from then
-// on the connection itself holds the closing up.
+// leased is one lease's pool. A connection that is out holds its closing up.
 type leased struct {
-	lease uint64
-	user  string
-	pool  *pgxpool.Pool
-
-	mu       sync.Mutex
-	entered  int
-	closing  bool
-	lastLeft chan struct{} // closed when closing and nobody is inside
-	drained  chan struct{} // closed when no session is open any more
+	user string
+	pool *pgxpool.Pool
 }
 
-// enter holds the closing up until leave; false when it has begun.
-func (l *leased) enter() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closing {
-		return false
-	}
-	l.entered++
-	return true
-}
-
-func (l *leased) leave() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.entered--
-	if l.closing && l.entered == 0 {
-		close(l.lastLeft)
-	}
-}
-
-// open tells whether the closing has not begun.
-func (l *leased) open() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.closing
-}
-
-// drain begins the closing, once, in a goroutine that work counts. New work is
-// turned away, what is in flight finishes.
-func (l *leased) drain(work *sync.WaitGroup) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closing {
-		return
-	}
-	l.closing = true
-	if l.entered == 0 {
-		close(l.lastLeft)
-	}
-	work.Add(1)
-	go func() {
-		defer work.Done()
-		<-l.lastLeft
-		l.pool.Close() // waits for every connection that is out
-		close(l.drained)
-	}()
-}
-
-// openLeased opens a pool with the credential and proves it: a login whose
-// session user is the credential's. A login that is refused is tried again for
-// a while, since a new account can take time to reach every server.
-func openLeased(ctx context.Context, cfg Config, base *pgxpool.Config, cred consumer.Credential) (*leased, error) {
-	user, okUser := cred.Get(cfg.UsernameKey)
-	password, okPassword := cred.Get(cfg.PasswordKey)
+// open opens a pool with the credential and proves it: a login whose session
+// user is the credential's.
+func (p *Pool) open(ctx context.Context, cred consumer.Credential, refused func(error)) (*leased, error) {
+	user, okUser := cred.Get(p.cfg.UsernameKey)
+	password, okPassword := cred.Get(p.cfg.PasswordKey)
 	if !okUser || !okPassword {
-		return nil, fmt.Errorf("%s has no %s or no %s", cred, cfg.UsernameKey, cfg.PasswordKey)
+		return nil, fmt.Errorf("%s has no %s or no %s", cred, p.cfg.UsernameKey, p.cfg.PasswordKey)
 	}
-	pc := base.Copy()
+	pc := p.base.Copy()
 	pc.ConnConfig.User, pc.ConnConfig.Password = user.Reveal(), password.Reveal()
+	pc.ConnConfig.Tracer = watching(pc.ConnConfig.Tracer, refused)
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), pc)
 	if err != nil {
 		return nil, fmt.Errorf("opening a pool for %s: %w", cred, err)
 	}
-	l := &leased{lease: cred.Lease, user: user.Reveal(), pool: pool,
-		lastLeft: make(chan struct{}), drained: make(chan struct{})}
-	if err := prove(ctx, cfg.ProveTimeout, l.login); err != nil {
+	l := &leased{user: user.Reveal(), pool: pool}
+	if err := sessions.Prove(ctx, p.cfg.ProveTimeout, refusedLogin, l.login); err != nil {
 		pool.Close()
-		return nil, fmt.Errorf("proving a login with %s: %w", cred, err)
+		return nil, fmt.Errorf("proving a login with %s: %w", cred, shortened(err))
 	}
 	return l, nil
 }
 
-// provePause is the time between two tries of a login.
-const provePause = 200 * time.Millisecond
-
-func prove(ctx context.Context, budget time.Duration, login func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, budget)
-	defer cancel()
-	var refused error
-	for {
-		err := login(ctx)
-		switch {
-		case err == nil:
-			return nil
-		case refusedLogin(err):
-			refused = shortened(err)
-		case refused == nil || ctx.Err() == nil:
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return refused // what the server said tells more than that time is up
-		case <-time.After(provePause):
-		}
-	}
+// prove proves a pool that was kept, on a connection of its own, since the
+// pool's prove nothing any more.
+func (p *Pool) prove(ctx context.Context, l *leased) error {
+	return sessions.Prove(ctx, p.cfg.ProveTimeout, refusedLogin, l.freshLogin)
 }
 
-// shortened keeps of a refused login what fits into an answer: pgx tells every
+// refusal keeps of a refused login what fits into an answer: pgx tells every
 // address and TLS mode that was tried.
+type refusal struct{ *pgconn.PgError }
+
+func (r refusal) Error() string {
+	return fmt.Sprintf("the login is refused (%s): %s", r.Code, r.Message)
+}
+
+func (r refusal) Unwrap() error { return r.PgError }
+
 func shortened(err error) error {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) {
 		return err
 	}
-	return fmt.Errorf("the login is refused (%s): %s", pgErr.Code, pgErr.Message)
+	return refusal{pgErr}
 }
 
 const whoAmI = "select session_user::text"
@@ -144,8 +75,6 @@ func (l *leased) login(ctx context.Context) error {
 	return l.itsMe(l.pool.QueryRow(ctx, whoAmI))
 }
 
-// freshLogin does so on a connection of its own, since those of a pool that
-// was kept prove nothing any more.
 func (l *leased) freshLogin(ctx context.Context) error {
 	conn, err := pgx.ConnectConfig(ctx, l.pool.Config().ConnConfig)
 	if err != nil {
@@ -172,3 +101,31 @@ func refusedLogin(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && len(pgErr.Code) == 5 && pgErr.Code[:2] == "28"
 }
+
+// watching adds to a tracer one that reports refused logins (C58).
+func watching(tracer pgx.QueryTracer, refused func(error)) pgx.QueryTracer {
+	w := connectWatch{refused}
+	if tracer == nil {
+		return w
+	}
+	return multitracer.New(tracer, w)
+}
+
+// connectWatch sees each new connection's login.
+type connectWatch struct{ refused func(error) }
+
+func (connectWatch) TraceConnectStart(ctx context.Context, _ pgx.TraceConnectStartData) context.Context {
+	return ctx
+}
+
+func (w connectWatch) TraceConnectEnd(_ context.Context, d pgx.TraceConnectEndData) {
+	if refusedLogin(d.Err) {
+		w.refused(shortened(d.Err))
+	}
+}
+
+func (connectWatch) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+func (connectWatch) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}

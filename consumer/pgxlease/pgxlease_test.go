@@ -394,6 +394,38 @@ func TestC49_YesNeedsALoginAsTheCandidate(t *testing.T) {
 	}
 }
 
+func TestC58_ARefusedLoginIsReported(t *testing.T) {
+	s := newStage(t)
+	one := s.account()
+	s.holder.Install("db", one)
+	p := s.pool(time.Second)
+	if err := p.Ping(within(t, 30*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	// Behind everybody's back; sessions that are open are ended too.
+	for _, sql := range []string{`alter role %[1]q nologin`, `select pg_terminate_backend(pid) from pg_stat_activity where usename = '%[1]s'`} {
+		if _, err := s.admin.Exec(context.Background(), fmt.Sprintf(sql, one.Public)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := 0
+	for limit := time.Now().Add(30 * time.Second); len(s.holder.Reports()) == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("nothing was reported, though %d logins were refused", refused)
+		}
+		if _, err := p.Exec(within(t, 10*time.Second), "select 1"); err != nil {
+			refused++
+		}
+	}
+	for range 20 { // told once
+		_, _ = p.Exec(within(t, 10*time.Second), "select 1")
+	}
+	got := s.holder.Reports()
+	if len(got) != 1 || got[0].Lease != one.Lease || !strings.Contains(got[0].Reason, "28000") || refused == 0 {
+		t.Errorf("%d refused logins were reported as %+v", refused, got)
+	}
+}
+
 func TestNoneMakesWorkWait(t *testing.T) {
 	s := newStage(t)
 	one := s.account()

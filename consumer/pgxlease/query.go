@@ -11,42 +11,42 @@ import (
 // Acquire takes a connection of the current lease; release it soon, since it
 // holds the next rotation's confirmation up.
 func (p *Pool) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
-	l, err := p.enter(ctx)
+	l, err := p.set.Enter(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer l.leave()
-	return l.pool.Acquire(ctx)
+	defer l.Leave()
+	return l.Sessions.pool.Acquire(ctx)
 }
 
 // Exec is pgxpool's Exec on the current lease.
 func (p *Pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	l, err := p.enter(ctx)
+	l, err := p.set.Enter(ctx)
 	if err != nil {
 		return pgconn.CommandTag{}, err
 	}
-	defer l.leave()
-	return l.pool.Exec(ctx, sql, args...)
+	defer l.Leave()
+	return l.Sessions.pool.Exec(ctx, sql, args...)
 }
 
 // Query is pgxpool's Query on the current lease. Close the rows.
 func (p *Pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	l, err := p.enter(ctx)
+	l, err := p.set.Enter(ctx)
 	if err != nil {
 		return noRows{err: err}, err
 	}
-	defer l.leave() // the rows' own connection holds the closing up from here
-	return l.pool.Query(ctx, sql, args...)
+	defer l.Leave() // the rows' own connection holds the closing up from here
+	return l.Sessions.pool.Query(ctx, sql, args...)
 }
 
 // QueryRow is pgxpool's QueryRow on the current lease. Scan the row.
 func (p *Pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	l, err := p.enter(ctx)
+	l, err := p.set.Enter(ctx)
 	if err != nil {
 		return noRows{err: err}
 	}
-	defer l.leave()
-	return l.pool.QueryRow(ctx, sql, args...)
+	defer l.Leave()
+	return l.Sessions.pool.QueryRow(ctx, sql, args...)
 }
 
 // Begin starts a transaction on the current lease; it stays there, whatever
@@ -55,52 +55,42 @@ func (p *Pool) Begin(ctx context.Context) (pgx.Tx, error) { return p.BeginTx(ctx
 
 // BeginTx is Begin with options.
 func (p *Pool) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) {
-	l, err := p.enter(ctx)
+	l, err := p.set.Enter(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer l.leave()
-	return l.pool.BeginTx(ctx, opts)
+	defer l.Leave()
+	return l.Sessions.pool.BeginTx(ctx, opts)
 }
 
 // SendBatch is pgxpool's SendBatch on the current lease. Close the results.
 func (p *Pool) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	l, err := p.enter(ctx)
+	l, err := p.set.Enter(ctx)
 	if err != nil {
 		return noResults{err: err}
 	}
-	defer l.leave()
-	return l.pool.SendBatch(ctx, b)
+	defer l.Leave()
+	return l.Sessions.pool.SendBatch(ctx, b)
 }
 
 // CopyFrom is pgxpool's CopyFrom on the current lease.
 func (p *Pool) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error) {
-	l, err := p.enter(ctx)
+	l, err := p.set.Enter(ctx)
 	if err != nil {
 		return 0, err
 	}
-	defer l.leave()
-	return l.pool.CopyFrom(ctx, table, columns, rows)
+	defer l.Leave()
+	return l.Sessions.pool.CopyFrom(ctx, table, columns, rows)
 }
 
 // Ping asks the server for a sign of life on the current lease.
 func (p *Pool) Ping(ctx context.Context) error {
-	l, err := p.enter(ctx)
+	l, err := p.set.Enter(ctx)
 	if err != nil {
 		return err
 	}
-	defer l.leave()
-	return l.pool.Ping(ctx)
-}
-
-// Lease tells which lease is current, 0 for none.
-func (p *Pool) Lease() uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.current == nil {
-		return 0
-	}
-	return p.current.lease
+	defer l.Leave()
+	return l.Sessions.pool.Ping(ctx)
 }
 
 // noRows is what a query gives that found no pool.

@@ -19,7 +19,7 @@ func TestCheckAccepts(t *testing.T) {
 		"host=db user={{username}} password={{password}}",
 		"user = '{{username}}' password = '{{password}}' host = db",
 	} {
-		if err := verify.Check(verify.KindPostgreSQL, dsn); err != nil {
+		if err := verify.Check(verify.Spec{Kind: verify.KindPostgreSQL, DSN: dsn}); err != nil {
 			t.Errorf("%s: %v", dsn, err)
 		}
 	}
@@ -51,7 +51,7 @@ func TestCheckRefuses(t *testing.T) {
 		"postgres://{{username}}:{{password}}@db/app?sslmode=literal-pw":                  "cannot be read",
 		"postgres://{{username}}:{{password}}@db/app?sslmode=verify-ca&sslrootcert=/none": "/none",
 	} {
-		err := verify.Check(verify.KindPostgreSQL, dsn)
+		err := verify.Check(verify.Spec{Kind: verify.KindPostgreSQL, DSN: dsn})
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s:\n got %v\nwant %q", dsn, err, says)
 		}
@@ -59,7 +59,7 @@ func TestCheckRefuses(t *testing.T) {
 			t.Errorf("%s: the error repeats the password: %v", dsn, err)
 		}
 	}
-	if err := verify.Check("oracle", "x"); err == nil || !strings.Contains(err.Error(), verify.KindPostgreSQL) {
+	if err := verify.Check(verify.Spec{Kind: "oracle", DSN: "x"}); err == nil || !strings.Contains(err.Error(), verify.KindPostgreSQL) {
 		t.Errorf("an unknown kind: %v", err)
 	}
 }

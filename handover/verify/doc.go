@@ -6,17 +6,22 @@
 // take seconds to reach every replica of a database (C48).
 //
 // It guarantees that nil means: a session was opened with exactly these values,
-// and the server says it belongs to the candidate's user. It guarantees that no
+// and the server says it belongs to the candidate's user (PostgreSQL, MySQL,
+// Redis), or has checked its password (RabbitMQ); for HTTP, that a 2xx came; for
+// a command, that it ended with status 0. It guarantees that no
 // value, no password and no DSN is in an error, and that nothing but the
 // template and the values decides who logs in: a PGPASSWORD or a ~/.pgpass of
 // the process cannot make a login that proves nothing.
 //
 // It does not prove what the account may do, nor that every server behind a
-// name knows it: a session with one of them is enough.
+// name knows it: a session with one of them is enough. HTTP follows no
+// redirection and uses no proxy, since both would carry the credential elsewhere.
+// A command gets the credential on its standard input or in its environment,
+// never as an argument, and nothing of the process's own environment.
 //
 // Concurrency: the functions keep no state and may be called at any time; they
 // leave no goroutine behind.
 //
-// How it is tested: against a real PostgreSQL (itest/pgtest), the templates also
-// by fuzzing.
+// How it is tested: against real servers (PostgreSQL, MariaDB, RabbitMQ, Redis,
+// HTTP) and programs, the templates also by fuzzing.
 package verify

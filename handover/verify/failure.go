@@ -10,12 +10,15 @@ type Failure string
 
 // The failures. Those that time may heal are tried again within the budget.
 const (
-	// AuthRefused: the server was reached and does not accept the account.
+	// AuthRefused: the server was reached and does not accept the account. A
+	// command's status 1.
 	AuthRefused Failure = "authentication refused"
 	// Refused: the server was reached and opens no session for another reason
-	// than who asks, such as too many connections or an unknown database.
+	// than who asks, such as too many connections or an unknown database. A
+	// command's status other than 0, 1, 69 and 75.
 	Refused Failure = "session refused"
-	// Unreachable: nobody answered, or not in the language expected.
+	// Unreachable: nobody answered, or not in the language expected. A
+	// command's status 69 or 75, or none in time.
 	Unreachable Failure = "server unreachable"
 	// WrongUser: a session was opened, but as somebody else. Not tried again.
 	WrongUser Failure = "session belongs to another user"
@@ -32,9 +35,9 @@ func (f Failure) final() bool { return f == WrongUser || f == Unusable || f == I
 func (f Failure) next() string {
 	switch f {
 	case AuthRefused:
-		return "check that the Vault role creates a login on this server, and the server's pg_hba.conf"
+		return "check that the Vault role makes an account that this server lets in from here (of PostgreSQL: its pg_hba.conf)"
 	case Refused:
-		return "check the database's name, its connection limit and the role's right to connect"
+		return "check the name of the database or virtual host, limits on connections, and what the account may do"
 	case Unreachable:
 		return "check the verifier's host, port and TLS settings"
 	case WrongUser:
@@ -51,7 +54,8 @@ func (f Failure) next() string {
 type Error struct {
 	Kind    string // of verifier, such as "postgresql"
 	Failure Failure
-	// Reason is one of this package's own phrases, or an SQLSTATE.
+	// Reason is one of this package's own phrases, a server's code, or the last
+	// line of a command's output without the values.
 	Reason   string
 	Attempts int           // logins tried
 	Took     time.Duration // from the first attempt to the last one's end
@@ -61,7 +65,7 @@ type Error struct {
 
 // Error implements error.
 func (e *Error) Error() string {
-	s := fmt.Sprintf("verify by a %s login: %s", e.Kind, e.Failure)
+	s := fmt.Sprintf("verify by %s: %s", e.Kind, e.Failure)
 	if e.Reason != "" {
 		s += " (" + e.Reason + ")"
 	}

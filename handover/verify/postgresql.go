@@ -2,16 +2,11 @@ package verify
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io/fs"
-	"net"
 	"net/url"
-	"os"
 	"regexp"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -40,7 +35,8 @@ var foreignSetting = regexp.MustCompile(`(?i)(?:^|[\s?&])(passfile|service|servi
 
 // checkPostgreSQL renders the template with values that it can recognise, and
 // looks where they end up.
-func checkPostgreSQL(template string) error {
+func checkPostgreSQL(spec Spec) error {
+	template := spec.DSN
 	const user, password = "candidate-user", "candidate-password"
 	stand := map[string]any{"username": user, "password": password}
 	for _, found := range placeholder.FindAllStringSubmatch(template, -1) {
@@ -123,8 +119,8 @@ func parse(dsn string) (*pgx.ConnConfig, error) {
 
 // preparePostgreSQL puts the values into the template and makes sure that they,
 // and nothing of the process's surroundings, are what will log in.
-func preparePostgreSQL(template string, values map[string]any) (attempt, error) {
-	dsn, err := renderPostgreSQL(template, values)
+func preparePostgreSQL(spec Spec, values map[string]any) (attempt, error) {
+	dsn, err := renderPostgreSQL(spec.DSN, values)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +178,7 @@ func failed(err error) *Error {
 	if errors.As(err, &server) {
 		return &Error{Failure: refusal(server.Code), Reason: "SQLSTATE " + server.Code}
 	}
-	return &Error{Failure: Unreachable, Reason: unreachable(err)}
+	return unreachable(err)
 }
 
 // refusal sorts an SQLSTATE: class 28 is about who asks; 57P03 is a server that
@@ -195,30 +191,5 @@ func refusal(code string) Failure {
 		return Unreachable
 	default:
 		return Refused
-	}
-}
-
-func unreachable(err error) string {
-	var (
-		dns       *net.DNSError
-		errno     syscall.Errno
-		unknownCA x509.UnknownAuthorityError
-		otherHost x509.HostnameError
-		invalid   x509.CertificateInvalidError
-		noTLS     tls.RecordHeaderError
-	)
-	switch {
-	case errors.As(err, &unknownCA), errors.As(err, &otherHost), errors.As(err, &invalid):
-		return "its TLS certificate is not trusted"
-	case errors.As(err, &noTLS), strings.Contains(err.Error(), "server refused TLS connection"):
-		return "it speaks no TLS"
-	case errors.As(err, &dns):
-		return "its host name does not resolve"
-	case errors.As(err, &errno):
-		return errno.Error()
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), pgconn.Timeout(err):
-		return "no answer in time"
-	default:
-		return "the connection broke while logging in"
 	}
 }

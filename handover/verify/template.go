@@ -97,3 +97,6 @@ func escapeKeyword(s string) string {
 	}
 	return b.String()
 }
+
+// itoa writes a number that a server answered with.
+func itoa[N ~int | ~uint16](n N) string { return strconv.Itoa(int(n)) }

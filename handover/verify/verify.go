@@ -4,11 +4,46 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 )
 
-// KindPostgreSQL is the kind of verifier that opens a PostgreSQL session.
-const KindPostgreSQL = "postgresql"
+// The kinds of verifiers.
+const (
+	// KindPostgreSQL opens a PostgreSQL session.
+	KindPostgreSQL = "postgresql"
+	// KindMySQL opens a MySQL or MariaDB session.
+	KindMySQL = "mysql"
+	// KindRabbitMQ opens an AMQP connection and a channel.
+	KindRabbitMQ = "rabbitmq"
+	// KindRedis opens a Redis connection.
+	KindRedis = "redis"
+	// KindHTTP asks a URL, which must answer with a 2xx status.
+	KindHTTP = "http"
+	// KindCommand runs a program, which must end with status 0.
+	KindCommand = "command"
+)
+
+// kind is how a kind of verifier checks a [Spec], and makes of it and a
+// credential's values what can be tried.
+type kind struct {
+	check   func(Spec) error
+	prepare func(Spec, map[string]any) (attempt, error)
+}
+
+var kinds = map[string]kind{
+	KindPostgreSQL: {checkPostgreSQL, preparePostgreSQL},
+	KindMySQL:      {checkMySQL, prepareMySQL},
+	KindRabbitMQ:   {checkRabbitMQ, prepareRabbitMQ},
+	KindRedis:      {checkRedis, prepareRedis},
+	KindHTTP:       {checkHTTP, prepareHTTP},
+	KindCommand:    {checkCommand, prepareCommand},
+}
+
+// Kinds lists the kinds of verifiers, sorted.
+func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 
 const (
 	// DefaultTimeout is the budget of a [Spec] that names none.
@@ -23,11 +58,20 @@ const (
 
 // Spec is a verifier as its definition configures it.
 type Spec struct {
-	// Kind is [KindPostgreSQL], the only one so far.
+	// Kind is one of [Kinds].
 	Kind string
 	// DSN is a template with {{username}} and {{password}}, and any other
-	// {{key}} of the credential.
+	// {{key}} of the credential; of KindHTTP the URL. Empty of KindCommand only.
 	DSN string
+	// Headers are sent by KindHTTP; templates like DSN.
+	Headers map[string]string
+	// Command is the program of KindCommand, as an absolute path, and its
+	// arguments. No value is ever put into them: everybody on the machine can
+	// read them.
+	Command []string
+	// Pass says how KindCommand hands the credential over: [PassStdin], the
+	// default, or [PassEnv].
+	Pass string
 	// Timeout is the whole budget, retries included; [DefaultTimeout] if zero.
 	Timeout time.Duration
 }
@@ -45,14 +89,22 @@ func (s Spec) budget() time.Duration {
 	return s.Timeout
 }
 
-// Check tells whether a verifier of this kind with this template can work at
-// all, for when the configuration is read. It refuses a password that stands in
-// the template itself. Its errors don't repeat the template.
-func Check(kind, dsn string) error {
-	if kind != KindPostgreSQL {
-		return fmt.Errorf("verifier kind %q is not known: use %q", kind, KindPostgreSQL)
+// Check tells whether such a verifier can work at all, for when the
+// configuration is read. It refuses a password that stands in the template
+// itself. Its errors don't repeat the template.
+func Check(spec Spec) error {
+	k, known := kinds[spec.Kind]
+	switch {
+	case !known:
+		return fmt.Errorf("verifier kind %q is not known: use one of %s", spec.Kind, strings.Join(Kinds(), ", "))
+	case spec.Kind == KindCommand && spec.DSN != "":
+		return errors.New("a verifier of kind command has no dsn: the program knows where to log in")
+	case spec.Kind != KindCommand && (len(spec.Command) > 0 || spec.Pass != ""):
+		return errors.New("command and pass are for a verifier of kind command")
+	case spec.Kind != KindHTTP && len(spec.Headers) > 0:
+		return errors.New("headers are for a verifier of kind http")
 	}
-	return checkPostgreSQL(dsn)
+	return k.check(spec)
 }
 
 // Verify logs in with the values (JSON scalars, or [secret.String]) and returns
@@ -60,10 +112,10 @@ func Check(kind, dsn string) error {
 // 1 s at most, until the budget is used up or ctx ends, and returns an [*Error]
 // with the last failure.
 func Verify(ctx context.Context, spec Spec, values map[string]any) error {
-	if err := Check(spec.Kind, spec.DSN); err != nil {
+	if err := Check(spec); err != nil {
 		return &Error{Kind: spec.Kind, Failure: Unusable, Reason: err.Error()}
 	}
-	login, err := preparePostgreSQL(spec.DSN, values)
+	login, err := kinds[spec.Kind].prepare(spec, values)
 	if err != nil {
 		return &Error{Kind: spec.Kind, Failure: Unusable, Reason: err.Error()}
 	}

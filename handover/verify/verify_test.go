@@ -16,16 +16,21 @@ import (
 
 	"github.com/leasesvc/leasesvc/handover/verify"
 	"github.com/leasesvc/leasesvc/internal/arrows"
+	"github.com/leasesvc/leasesvc/itest/mysqltest"
 	"github.com/leasesvc/leasesvc/itest/pgtest"
+	"github.com/leasesvc/leasesvc/itest/rabbittest"
+	"github.com/leasesvc/leasesvc/itest/redistest"
 	"github.com/leasesvc/leasesvc/secret"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(mysqltest.Main(rabbittest.Main(redistest.Main(pgtest.Main(m)))))
+}
 
 func TestArrows(t *testing.T) {
 	arrows.Check(t, arrows.Allow{
 		Internal: []string{"secret"},
-		External: []string{"github.com/jackc/pgx/v5"},
+		External: []string{"github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "github.com/rabbitmq/amqp091-go", "github.com/redis/go-redis/v9"},
 		Why:      "A verifier logs in; it knows neither leases, nor events, nor Vault.",
 	})
 }
@@ -135,7 +140,7 @@ func TestSpecialCharactersInUserAndPassword(t *testing.T) {
 		user := fmt.Sprintf("v-%d@x:/%%' \\", i)
 		account(t, s, user, password)
 		for name, template := range templates {
-			if err := verify.Check(verify.KindPostgreSQL, template); err != nil {
+			if err := verify.Check(verify.Spec{Kind: verify.KindPostgreSQL, DSN: template}); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			if err := verify.Verify(t.Context(), spec(template, 5*time.Second), values(user, password)); err != nil {
@@ -256,7 +261,7 @@ func TestNothingOfTheProcessLogsIn(t *testing.T) {
 	if e.Failure != verify.AuthRefused {
 		t.Fatalf("got %#v", e)
 	}
-	if err := verify.Check(verify.KindPostgreSQL, "postgres://"+s.Addr()+"/postgres"); err == nil {
+	if err := verify.Check(verify.Spec{Kind: verify.KindPostgreSQL, DSN: "postgres://" + s.Addr() + "/postgres"}); err == nil {
 		t.Fatal("a template that leaves the login to the process was accepted")
 	}
 }

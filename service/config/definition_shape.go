@@ -96,6 +96,7 @@ func (l *draft) copy() *draft {
 	c.def.Params = maps.Clone(l.def.Params)
 	if l.def.Verifier != nil {
 		v := *l.def.Verifier
+		v.Command, v.Headers = slices.Clone(v.Command), maps.Clone(v.Headers)
 		c.def.Verifier = &v
 	}
 	return &c
@@ -152,9 +153,9 @@ func (l *draft) finish(d *decoder, f *found) {
 	slices.Sort(def.Require)
 	slices.SortFunc(def.Consumers, func(a, b events.Consumer) int { return cmp.Compare(a.Name, b.Name) })
 	if v := def.Verifier; v != nil && f.ok("kind", "require", "verifier") {
-		for _, key := range placeholders(v.DSN) {
+		for _, key := range verifierKeys(v) {
 			if !slices.Contains(def.Keys(), key) {
-				f.fail(d, []string{"verifier", "require", "kind"}, "the verifier's dsn uses {{%s}}, which a credential of kind %s need not have; add it to require, or set kind", key, def.Kind)
+				f.fail(d, []string{"verifier", "require", "kind"}, "the verifier uses {{%s}}, which a credential of kind %s need not have; add it to require, or set kind", key, def.Kind)
 			}
 		}
 	}
@@ -219,22 +220,6 @@ func checkCredentialKey(s string) error {
 		}
 	}
 	return nil
-}
-
-func (l *draft) verifier() shape {
-	v := events.Verifier{Timeout: events.DefaultVerifierTimeout}
-	return object{fields: []field{
-		{name: "kind", shape: choice[string]{&v.Kind, []string{"postgresql"}}, required: true},
-		{name: "dsn", shape: text{to: &v.DSN, what: "DSN template", check: checkDSN, allowed: `such as "postgres://{{username}}:{{password}}@host:5432/database"`}, required: true},
-		{name: "timeout", shape: duration{&v.Timeout, "10ms", "1h"}, def: "15s"},
-	}, check: func(d *decoder, f *found) {
-		if l.checkDSN != nil && f.ok("kind", "dsn") {
-			if err := l.checkDSN(v.Kind, v.DSN); err != nil {
-				f.fail(d, []string{"dsn"}, "%v", err)
-			}
-		}
-		l.def.Verifier = &v
-	}}
 }
 
 func (l *draft) consumers() shape {

@@ -34,19 +34,20 @@ type Option func(*rules)
 type rules struct {
 	vaults   []string
 	insecure bool
-	checkDSN func(kind, dsn string) error
 	// checkReference looks at each text of a document, checkDocument at the whole.
 	checkReference func(text string) error
 	checkDocument  func(name string, content any) error
+	// checkVerifier is nil where nobody will use them.
+	checkVerifier func(events.Verifier) error
 }
 
 // InsecureConsumers says whether a consumer may have no key.
 func InsecureConsumers(allowed bool) Option { return func(r *rules) { r.insecure = allowed } }
 
-// CheckDSN sets a second look at a verifier's DSN, by who will use it. Its
-// error is shown; it must not repeat the DSN.
-func CheckDSN(check func(kind, dsn string) error) Option {
-	return func(r *rules) { r.checkDSN = check }
+// CheckVerifier sets a second look at a verifier, by who will use it. Its error
+// is shown; it must not repeat the DSN.
+func CheckVerifier(check func(events.Verifier) error) Option {
+	return func(r *rules) { r.checkVerifier = check }
 }
 
 // CheckDocument sets a second look at the settings documents of the file: at each

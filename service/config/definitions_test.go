@@ -99,7 +99,7 @@ func TestVaultMustBeNamedBesideOthers(t *testing.T) {
 	}
 }
 
-func TestCheckDSNHookIsAsked(t *testing.T) {
+func TestCheckVerifierHookIsAsked(t *testing.T) {
 	const src = `revision: 1
 leases:
   a:
@@ -108,10 +108,10 @@ leases:
     verifier: {kind: postgresql, dsn: "host=db user={{username}} password='{{password}}'"}
 `
 	asked := 0
-	_, err := config.ParseDefinitions("d.yaml", []byte(src), []string{"main"}, config.CheckDSN(func(kind, dsn string) error {
+	_, err := config.ParseDefinitions("d.yaml", []byte(src), []string{"main"}, config.CheckVerifier(func(v events.Verifier) error {
 		asked++
-		if kind != "postgresql" || !strings.HasPrefix(dsn, "host=db") {
-			t.Errorf("asked about %q, %q", kind, dsn)
+		if v.Kind != "postgresql" || !strings.HasPrefix(v.DSN, "host=db") {
+			t.Errorf("asked about %q, %q", v.Kind, v.DSN)
 		}
 		return errors.New("the hook says no")
 	}))
