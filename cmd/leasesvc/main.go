@@ -60,6 +60,7 @@ type cli struct {
 	Doctor      doctorCmd      `cmd:"" help:"Look at Vault, NATS, clocks, keys and files, and say what is wrong and what to do."`
 	VaultPolicy vaultPolicyCmd `cmd:"" name:"vault-policy" help:"Print the commands that set up Vault or OpenBao for the definitions."`
 	NATSSetup   natsSetupCmd   `cmd:"" name:"nats-setup" help:"Print the commands that create the streams in NATS, for services that may not."`
+	Permissions permissionsCmd `cmd:"" help:"Print the NATS permissions of service, consumer, operator and auditor."`
 	SealKey     sealKeyCmd     `cmd:"" name:"seal-key" help:"Make a seal key."`
 	Version     versionCmd     `cmd:"" help:"Show the version."`
 }
