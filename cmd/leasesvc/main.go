@@ -62,6 +62,7 @@ type cli struct {
 	NATSSetup   natsSetupCmd   `cmd:"" name:"nats-setup" help:"Print the commands that create the streams in NATS, for services that may not."`
 	Permissions permissionsCmd `cmd:"" help:"Print the NATS permissions of service, consumer, operator and auditor."`
 	SealKey     sealKeyCmd     `cmd:"" name:"seal-key" help:"Make a seal key."`
+	Completion  completionCmd  `cmd:"" help:"Print a script that completes commands and flags in bash, zsh or fish."`
 	Version     versionCmd     `cmd:"" help:"Show the version."`
 }
 
