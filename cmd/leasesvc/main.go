@@ -49,7 +49,8 @@ type cli struct {
 	Adopt       adoptCmd       `cmd:"" help:"Take over a lease that was obtained elsewhere; its values come from standard input."`
 	StepDown    stepDownCmd    `cmd:"" name:"step-down" help:"Give a scope to a standby."`
 	Shutdown    shutdownCmd    `cmd:"" help:"Revoke every lease of a scope and leave it alone."`
-	Apply       applyCmd       `cmd:"" help:"Have the service read its definitions file again."`
+	Apply       applyCmd       `cmd:"" help:"Put a definitions file in force, or have the service read its own again."`
+	Diff        diffCmd        `cmd:"" help:"Compare a definitions file with what is in force."`
 	Explain     explainCmd     `cmd:"" help:"Tell why a name is in its state: its story from the log, what comes next and when."`
 	At          atCmd          `cmd:"" help:"Show the leases as they were at a time."`
 	Who         whoCmd         `cmd:"" help:"Tell which lease a user name or lease id belongs to, and which consumers had it, from when to when."`
