@@ -11,6 +11,7 @@ import (
 	"github.com/leasesvc/leasesvc/handover/document"
 	"github.com/leasesvc/leasesvc/handover/verify"
 	"github.com/leasesvc/leasesvc/leasecore"
+	"github.com/leasesvc/leasesvc/service/api"
 	"github.com/leasesvc/leasesvc/service/config"
 )
 
@@ -67,8 +68,25 @@ func (t *term) applyFile(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return t.applyAll(ctx, defs, events.Actor{Name: "operator/definitions-file", Claimed: true})
+}
+
+// applySent has a definitions file decided that an operator sent. The file that
+// this instance has does not matter: what the log says is in force.
+func (t *term) applySent(ctx context.Context, sent api.Definitions) (string, error) {
+	cfg := t.svc.cfg
+	defs, err := config.ParseDefinitions(sent.File, sent.Content, cfg.VaultNames(),
+		config.InsecureConsumers(cfg.InsecureConsumers), config.CheckDSN(verify.Check), config.CheckDocument(checkText, checkDocument))
+	if err != nil {
+		return "", err
+	}
+	return t.applyAll(ctx, defs, operator(api.OpApply))
+}
+
+// applyAll puts definitions in force if their revision is above the one that is.
+func (t *term) applyAll(ctx context.Context, defs *config.Definitions, actor events.Actor) (string, error) {
 	warnPolls(t.log, defs)
-	says, err := t.applyLeases(ctx, defs)
+	says, err := t.applyLeases(ctx, defs, actor)
 	if err != nil {
 		return "", err
 	}
@@ -98,12 +116,12 @@ func checkDocument(name string, tree any) error {
 }
 
 // applyLeases has the definitions of leases decided.
-func (t *term) applyLeases(ctx context.Context, defs *config.Definitions) (string, error) {
+func (t *term) applyLeases(ctx context.Context, defs *config.Definitions, actor events.Actor) (string, error) {
 	before, err := t.do(ctx, leasecore.Tick{}, events.Actor{}, func(s *leasecore.State) any { return s.Revision })
 	if err != nil {
 		return "", err
 	}
-	_, err = t.do(ctx, leasecore.ApplyDefinitions{Revision: defs.Revision, Digest: defs.Digest(), Definitions: defs.Leases, Insecure: t.svc.cfg.InsecureConsumers}, events.Actor{Name: "operator/definitions-file", Claimed: true}, nil)
+	_, err = t.do(ctx, leasecore.ApplyDefinitions{Revision: defs.Revision, Digest: defs.Digest(), Definitions: defs.Leases, Insecure: t.svc.cfg.InsecureConsumers}, actor, nil)
 	switch {
 	case errors.Is(err, leasecore.ErrRevision):
 		return fmt.Sprintf("%s has revision %d, in force is %d: nothing was applied", defs.File, defs.Revision, before), nil

@@ -274,12 +274,32 @@ func (e *endpoints) decide(ctx context.Context, c leasecore.Command, actor event
 }
 
 func (e *endpoints) apply(ctx context.Context, r micro.Request) {
-	says, err := e.term.applyFile(ctx)
+	says, err := e.applyDefinitions(ctx, r)
 	if err != nil {
 		e.refuse(r, err)
 		return
 	}
 	e.respond(r, api.Done{Says: says})
+}
+
+// applyDefinitions puts what was sent in force or, where nothing was, the file
+// that this instance has.
+func (e *endpoints) applyDefinitions(ctx context.Context, r micro.Request) (string, error) {
+	if len(r.Data()) == 0 {
+		return e.term.applyFile(ctx)
+	}
+	plain, err := e.term.svc.keys.Open(r.Headers().Get(api.HeaderXKey), r.Data())
+	if err != nil {
+		return "", err
+	}
+	var sent api.Definitions
+	if err := json.Unmarshal(plain, &sent); err != nil {
+		return "", errors.New("the definitions can't be read") // its text may hold values
+	}
+	if sent.Until.Before(e.term.svc.clock.Now()) {
+		return "", errors.New("the definitions are past their time; send them anew")
+	}
+	return e.term.applySent(ctx, sent)
 }
 
 // read looks at the state on the scope's goroutine: Tick without a name decides

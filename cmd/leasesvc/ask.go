@@ -182,17 +182,6 @@ func (c revokeCmd) Run(ctx context.Context) error {
 	})
 }
 
-type applyCmd struct {
-	connection
-	output
-}
-
-func (c applyCmd) Run(ctx context.Context) error {
-	return c.ask(ctx, func(ctx context.Context, _ *nats.Conn, client *api.Client) error {
-		return c.done(client.Apply(ctx, c.Scope))
-	})
-}
-
 // done prints what came of a command.
 func (o output) done(d api.Done, err error) error {
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -76,7 +77,22 @@ func (c *connection) ask(ctx context.Context, f func(context.Context, *nats.Conn
 	}
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
-	return f(ctx, nc, client)
+	ctx, refuse := context.WithCancel(ctx)
+	defer refuse()
+	nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if errors.Is(err, nats.ErrPermissionViolation) {
+			refuse() // nobody will answer
+		}
+	})
+	return notAllowed(nc, f(ctx, nc, client))
+}
+
+// notAllowed tells an error that comes of what NATS does not allow this user.
+func notAllowed(nc *nats.Conn, err error) error {
+	if last := nc.LastError(); err != nil && errors.Is(last, nats.ErrPermissionViolation) {
+		return fmt.Errorf("NATS does not allow it: %w; see: leasesvc permissions", last)
+	}
+	return err
 }
 
 // findScope takes the one scope that is led, where none was named.

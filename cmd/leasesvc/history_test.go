@@ -161,7 +161,7 @@ func (h *history) live() *history {
 	orders, mail := events.DefaultDefinition(), events.DefaultDefinition()
 	orders.Vault, orders.Path, orders.Kind = "main", "database/creds/orders", events.KindPostgreSQL
 	orders.Verifier = &events.Verifier{Kind: "postgresql", DSN: "postgres://{{username}}:{{password}}@db/orders", Timeout: events.WholeSeconds(15)}
-	orders.Consumers = []events.Consumer{{Name: "orders-api", Key: "UKEY"}}
+	orders.Consumers = []events.Consumer{{Name: "orders-api"}}
 	mail.Vault, mail.Path, mail.Kind = "main", "secret/data/mail", events.KindKV
 
 	h.open(11, "host-a", events.HowFresh)

@@ -84,8 +84,9 @@ func (s *logSource) openStream(ctx context.Context, l *openLog) error {
 		l.journal, err = journal.Open(ctx, l.js, journal.Config{Stream: s.Stream, ReadOnly: true})
 	}
 	if err != nil {
+		err = notAllowed(nc, fmt.Errorf("opening the log: %w", err))
 		nc.Close()
-		return fmt.Errorf("opening the log: %w", err)
+		return err
 	}
 	return nil
 }
@@ -168,7 +169,7 @@ func (l *openLog) read(ctx context.Context, scope string, from uint64, fn func(j
 	if err != nil {
 		return err
 	}
-	return l.journal.Replay(ctx, scope, from, to, fn)
+	return notAllowed(l.nc, l.journal.Replay(ctx, scope, from, to, fn))
 }
 
 // fold folds a scope's log as far as go on says, and gives each event that

@@ -49,7 +49,8 @@ type cli struct {
 	Adopt       adoptCmd       `cmd:"" help:"Take over a lease that was obtained elsewhere; its values come from standard input."`
 	StepDown    stepDownCmd    `cmd:"" name:"step-down" help:"Give a scope to a standby."`
 	Shutdown    shutdownCmd    `cmd:"" help:"Revoke every lease of a scope and leave it alone."`
-	Apply       applyCmd       `cmd:"" help:"Have the service read its definitions file again."`
+	Apply       applyCmd       `cmd:"" help:"Put a definitions file in force, or have the service read its own again."`
+	Diff        diffCmd        `cmd:"" help:"Compare a definitions file with what is in force."`
 	Explain     explainCmd     `cmd:"" help:"Tell why a name is in its state: its story from the log, what comes next and when."`
 	At          atCmd          `cmd:"" help:"Show the leases as they were at a time."`
 	Who         whoCmd         `cmd:"" help:"Tell which lease a user name or lease id belongs to, and which consumers had it, from when to when."`
@@ -60,7 +61,9 @@ type cli struct {
 	Doctor      doctorCmd      `cmd:"" help:"Look at Vault, NATS, clocks, keys and files, and say what is wrong and what to do."`
 	VaultPolicy vaultPolicyCmd `cmd:"" name:"vault-policy" help:"Print the commands that set up Vault or OpenBao for the definitions."`
 	NATSSetup   natsSetupCmd   `cmd:"" name:"nats-setup" help:"Print the commands that create the streams in NATS, for services that may not."`
+	Permissions permissionsCmd `cmd:"" help:"Print the NATS permissions of service, consumer, operator and auditor."`
 	SealKey     sealKeyCmd     `cmd:"" name:"seal-key" help:"Make a seal key."`
+	Completion  completionCmd  `cmd:"" help:"Print a script that completes commands and flags in bash, zsh or fish."`
 	Version     versionCmd     `cmd:"" help:"Show the version."`
 }
 

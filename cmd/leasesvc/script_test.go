@@ -26,7 +26,8 @@ var update = flag.Bool("update", false, "write what the commands print now into 
 
 // TestScripts runs the program as a person would: what it prints, and what it
 // exits with. Scripts that begin with "service-" find NATS and a Vault, those
-// that begin with "log-" the export of a log, log.jsonl.
+// that begin with "permitted-" a NATS with permissions as well, those that begin
+// with "log-" the export of a log, log.jsonl.
 func TestScripts(t *testing.T) {
 	key, err := handover.NewSeed()
 	if err != nil {
@@ -44,7 +45,13 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TZ", "UTC")
 			switch script := strings.TrimPrefix(filepath.Base(env.WorkDir), "script-"); {
 			case strings.HasPrefix(script, "service-"):
-				return withServers(t, env)
+				return withServers(env, natstest.Start(t))
+			case strings.HasPrefix(script, "permitted-"):
+				ns, err := withPermissions(t, env)
+				if err != nil {
+					return err
+				}
+				return withServers(env, ns)
 			case strings.HasPrefix(script, "log-"):
 				return newHistory(t).live().write(env.WorkDir)
 			default:
@@ -55,6 +62,9 @@ func TestScripts(t *testing.T) {
 			"exitcode":   exitCodeIs,
 			"onterminal": onTerminal,
 			"publish":    publish,
+			"refused":    refused,
+			"takepart":   takePart,
+			"violations": violationsAre,
 			"eventually": func(ts *testscript.TestScript, neg bool, args []string) {
 				eventually(ts, args)
 			},
@@ -100,8 +110,7 @@ func eventually(ts *testscript.TestScript, args []string) {
 
 // withServers gives a script NATS ($NATS) and a Vault ($VAULT, $TOKEN) with two
 // secrets in it.
-func withServers(t *testing.T, env *testscript.Env) error {
-	ns := natstest.Start(t)
+func withServers(env *testscript.Env, ns *natstest.Server) error {
 	v, err := devvault.New(devvault.Config{})
 	if err != nil {
 		return err

@@ -87,6 +87,19 @@ func (c *Client) Apply(ctx context.Context, scope string) (Done, error) {
 	return ask[Done](ctx, c, Subject(OpApply, scope))
 }
 
+// ApplyDefinitions has a definitions file put in force, sealed to the service's
+// public key. A revision that is not above the one in force changes nothing.
+func (c *Client) ApplyDefinitions(ctx context.Context, scope, serviceKey string, d Definitions) (Done, error) {
+	m, err := sealed(Subject(OpApply, scope), serviceKey, d)
+	if err != nil {
+		return Done{}, fmt.Errorf("applying %s: %w", d.File, err)
+	}
+	if most := c.nc.MaxPayload(); int64(len(m.Data)) > most {
+		return Done{}, fmt.Errorf("applying %s: it has %d bytes sealed, and this NATS takes %d in one message; put the file where the service reads it, and run leasesvc apply without it", d.File, len(m.Data), most)
+	}
+	return send[Done](ctx, c, m)
+}
+
 // Reissue asks for successors of all active leases of a scope.
 func (c *Client) Reissue(ctx context.Context, scope string) (Done, error) {
 	return ask[Done](ctx, c, Subject(OpReissue, scope))

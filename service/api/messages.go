@@ -153,9 +153,18 @@ type Done struct {
 	Says string `json:"says"`
 }
 
-// Apply asks for definitions to be put in force. The service reads its own
-// file; it takes none over the wire.
-type Apply struct{}
+// Definitions is a definitions file that an operator sends to be applied, sealed
+// as a whole to the service's key, since its documents may hold secrets.
+type Definitions struct {
+	// File is its name, for messages.
+	File    string `json:"file"`
+	Content []byte `json:"content"`
+	// Until bounds how long the sealed message may be used.
+	Until time.Time `json:"until"`
+}
+
+// LogValue implements slog.LogValuer: never the content.
+func (d Definitions) LogValue() slog.Value { return slog.StringValue("definitions of " + d.File) }
 
 // Problem is a refusal.
 type Problem struct {
