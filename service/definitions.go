@@ -17,9 +17,15 @@ import (
 
 // loadDefinitions reads a scope's definitions file under every rule there is.
 func loadDefinitions(cfg *config.Config, scope string) (*config.Definitions, error) {
-	return cfg.LoadDefinitions(scope,
+	return cfg.LoadDefinitions(scope, everyRule()...)
+}
+
+// everyRule has the second looks at a definitions file by who will use it.
+func everyRule() []config.Option {
+	return []config.Option{
 		config.CheckVerifier(func(v events.Verifier) error { return verify.Check(verifierSpec(v)) }),
-		config.CheckDocument(checkText, checkDocument))
+		config.CheckDocument(checkText, checkDocument),
+	}
 }
 
 // verifierSpec is a definition's verifier as package verify takes it.
@@ -76,7 +82,7 @@ func (t *term) applyFile(ctx context.Context) (string, error) {
 func (t *term) applySent(ctx context.Context, sent api.Definitions) (string, error) {
 	cfg := t.svc.cfg
 	defs, err := config.ParseDefinitions(sent.File, sent.Content, cfg.VaultNames(),
-		config.InsecureConsumers(cfg.InsecureConsumers), config.CheckDSN(verify.Check), config.CheckDocument(checkText, checkDocument))
+		append(everyRule(), config.InsecureConsumers(cfg.InsecureConsumers))...)
 	if err != nil {
 		return "", err
 	}

@@ -85,6 +85,10 @@ func schemaOf(s shape) schema {
 		return schema{"enum": s.words()}
 	case params:
 		return schema{"type": "object", "maxProperties": maxParams, "propertyNames": schema{"pattern": paramName.String()}, "additionalProperties": schema{"type": []string{"string", "number", "boolean"}}}
+	case headers:
+		return schema{"type": "object", "additionalProperties": schema{"type": []string{"string", "number", "boolean"}}}
+	case arguments:
+		return schema{"type": "array", "items": schema{"type": []string{"string", "number", "boolean"}}}
 	case documentContent, content:
 		return schema{"type": []string{"object", "array"}}
 	default: // texts of all kinds; reading says what is wrong with one
