@@ -96,15 +96,13 @@ func (p *place) appendMany(t *testing.T, tb *table, where string) {
 	type one struct {
 		name  string
 		ready [][]byte
-		evs   []events.Event
-		w     interface{}
 	}
 	all := make([]one, count)
 	var appendAll []func()
 	for i := range all {
 		name := fmt.Sprintf("many-%03d", i)
 		w, evs := p.writer(t, name, 1), renewals(name, batch)
-		all[i] = one{name: name, ready: payloads(t, evs), evs: evs}
+		all[i] = one{name: name, ready: payloads(t, evs)}
 		appendAll = append(appendAll, func() { must(t, w, evs) })
 	}
 	var ours, raw time.Duration

@@ -43,7 +43,7 @@ func (s *Service) Get(ctx context.Context, scope, name string) (Got, error) {
 // got gives the committed credential of a name as readers may see it now.
 func (t *term) got(ctx context.Context, name string) (Got, error) {
 	at := time.Now()
-	if t.over() || t.svc.cells.FreshEnough(at) != nil {
+	if t.over() || !t.svc.fresh(at) {
 		return Got{}, errNotLeading // what we see may be over (E21)
 	}
 	v, now := t.views.get(name), t.svc.clock.at(at)
@@ -64,6 +64,25 @@ func (t *term) got(ctx context.Context, name string) (Got, error) {
 		got.GoodFor = min(got.GoodFor, got.ExpiresIn)
 	}
 	return got, nil
+}
+
+// fresh tells whether our last renewal is younger than the quiet window (E21), as
+// [epochkv.Cells.FreshEnough] does; it is asked only when the renewal is not young
+// enough that was the last one when it was asked before. When there is no holding
+// any more the terms end, and nobody asks.
+func (s *Service) fresh(now time.Time) bool {
+	if sent := s.renewed.Load(); sent != nil {
+		mono, wall := now.Sub(*sent), now.Round(0).Sub(sent.Round(0))
+		if max(mono, wall) < s.cells.QuietWindow() {
+			return true
+		}
+	}
+	sent, err := s.cells.RenewedAt()
+	if err != nil || s.cells.FreshEnough(now) != nil {
+		return false
+	}
+	s.renewed.Store(&sent)
+	return true
 }
 
 // maxOpened bounds the names of a scope whose values are held open: a few

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -61,6 +62,8 @@ type Service struct {
 	vaults    map[string]*vaultConn
 	scopes    map[string]*scope
 	presence  *nats.Subscription
+	// renewed is when the renewal was sent that readers saw last.
+	renewed atomic.Pointer[time.Time]
 }
 
 // FencedError ends Run where exit_on_fence is set: the instance was fenced
