@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -29,16 +30,18 @@ func gets(t *testing.T, tb *table) {
 	}
 	get()
 	allocs := testing.AllocsPerRun(1000, get)
-	n := sized(10_000, 2_000_000, 5_000_000)
-	best := time.Hour
-	for range 5 { // the least disturbed
+	const slice = 1000 // shorter than what the scheduler gives to somebody else
+	took := make([]time.Duration, sized(10, 2_000, 5_000))
+	for i := range took {
 		begin := time.Now()
-		for range n / 5 {
+		for range slice {
 			get()
 		}
-		best = min(best, time.Since(begin)/time.Duration(n/5))
+		took[i] = time.Since(begin)
 	}
-	tb.atMost(t, "get in process", "ns", float64(best), 100, fmt.Sprintf("values held open; best of 5 times %d", n/5))
+	slices.Sort(took)
+	how := fmt.Sprintf("values held open; of %d slices of %d gets the one that a tenth are faster than, since others use the cores too; the median is %.0f", len(took), slice, float64(median(took))/slice)
+	tb.atMost(t, "get in process", "ns", float64(took[len(took)/10])/slice, 100, how)
 	tb.atMost(t, "get in process, allocations", "allocs", allocs, 0, "the same")
 	r.overNATS(tb)
 }

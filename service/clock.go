@@ -20,12 +20,15 @@ type clock struct {
 type glance struct {
 	read  time.Time // with the monotonic reading
 	shown time.Time // what was answered then, without
+	nanos int64     // shown, since 1970
 }
+
+func glanced(read, shown time.Time) *glance { return &glance{read, shown, shown.UnixNano()} }
 
 func newClock() *clock {
 	now := time.Now()
 	c := &clock{}
-	c.last.Store(&glance{now, now.Round(0)})
+	c.last.Store(glanced(now, now.Round(0)))
 	return c
 }
 
@@ -40,7 +43,7 @@ func (c *clock) Now() time.Time {
 func (c *clock) moveOn() time.Time {
 	now := time.Now()
 	shown := c.last.Load().at(now)
-	c.last.Store(&glance{now, shown})
+	c.last.Store(glanced(now, shown))
 	return shown.UTC()
 }
 
@@ -48,14 +51,15 @@ func (c *clock) moveOn() time.Time {
 // only reads the time has it remembered.
 const jump = time.Millisecond
 
-// at is Now for readers who have just read [time.Now]: without a lock, unless
-// the wall clock has jumped.
-func (c *clock) at(now time.Time) time.Time {
-	last := c.last.Load()
-	if shown := last.at(now); shown.Sub(last.shown) <= now.Sub(last.read)+jump {
-		return shown.UTC()
+// nanos is Now, in nanoseconds since 1970, for readers who have just read
+// [time.Now]: without a lock, unless the wall clock has jumped.
+func (c *clock) nanos(now time.Time) int64 {
+	last, wall := c.last.Load(), now.UnixNano()
+	passed := last.nanos + int64(max(0, now.Sub(last.read)))
+	if wall-passed > int64(jump) {
+		return c.Now().UnixNano()
 	}
-	return c.Now()
+	return max(wall, passed)
 }
 
 // at gives what the clock shows at a later moment.
@@ -74,7 +78,7 @@ func (c *clock) AtLeast(t time.Time) (behind time.Duration) {
 	defer c.mu.Unlock()
 	if behind = t.Sub(c.moveOn()); behind > 0 {
 		last := c.last.Load()
-		c.last.Store(&glance{last.read, last.shown.Add(behind)})
+		c.last.Store(glanced(last.read, last.shown.Add(behind)))
 		return behind
 	}
 	return 0

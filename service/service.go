@@ -62,8 +62,8 @@ type Service struct {
 	vaults    map[string]*vaultConn
 	scopes    map[string]*scope
 	presence  *nats.Subscription
-	// renewed is when the renewal was sent that readers saw last.
-	renewed atomic.Pointer[time.Time]
+	// freshness is that of the renewal that readers saw last.
+	freshness atomic.Pointer[freshness]
 }
 
 // FencedError ends Run where exit_on_fence is set: the instance was fenced
