@@ -213,6 +213,13 @@ func (c *Cells) FreshEnough(now time.Time) error {
 	return nil
 }
 
+// RenewedAt gives when our last renewal was sent, with its monotonic reading; it
+// is what [Cells.FreshEnough] counts from. The error says that we hold nothing.
+func (c *Cells) RenewedAt() (time.Time, error) {
+	me, err := c.holder()
+	return me.sent, err
+}
+
 // holder returns a copy of our live holding, or why there is none.
 func (c *Cells) holder() (holding, error) {
 	c.mu.Lock()

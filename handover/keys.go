@@ -17,6 +17,7 @@ import (
 // and what is derived from it. Consumers pin its public half.
 type Keys struct {
 	pair   nkeys.KeyPair
+	box    *wire.Box
 	raw    []byte
 	public string
 }
@@ -39,7 +40,11 @@ func NewKeys(seed secret.String) (*Keys, error) {
 	if err != nil {
 		return nil, ErrSealKey
 	}
-	return &Keys{pair: pair, raw: raw, public: public}, nil
+	box, err := wire.NewBox(pair)
+	if err != nil {
+		return nil, ErrSealKey
+	}
+	return &Keys{pair: pair, box: box, raw: raw, public: public}, nil
 }
 
 // NewSeed makes a fresh seed for [NewKeys].
@@ -87,12 +92,12 @@ func (k *Keys) derive(purpose string) []byte {
 
 // Seal seals an encoded message to a public curve key.
 func (k *Keys) Seal(to string, message []byte) ([]byte, error) {
-	return wire.Seal(k.pair, to, message)
+	return k.box.Seal(to, message)
 }
 
 // Open opens what from sealed to the service. Its errors wrap [wire.ErrSeal].
 func (k *Keys) Open(from string, sealed []byte) ([]byte, error) {
-	return wire.Open(k.pair, from, sealed)
+	return k.box.Open(from, sealed)
 }
 
 // SealBody encodes and seals a message: an Answer, a Message, a Got.

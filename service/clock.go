@@ -2,6 +2,7 @@ package service
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,51 +12,73 @@ import (
 // still then), and whatever expires by either clock has expired by this one
 // (C51).
 type clock struct {
-	mu    sync.Mutex
+	mu   sync.Mutex // of who moves it on
+	last atomic.Pointer[glance]
+}
+
+// glance is one look at the clock.
+type glance struct {
 	read  time.Time // with the monotonic reading
 	shown time.Time // what was answered then, without
+	nanos int64     // shown, since 1970
 }
+
+func glanced(read, shown time.Time) *glance { return &glance{read, shown, shown.UnixNano()} }
 
 func newClock() *clock {
 	now := time.Now()
-	return &clock{read: now, shown: now.Round(0)}
+	c := &clock{}
+	c.last.Store(glanced(now, now.Round(0)))
+	return c
 }
 
 // Now gives the time in UTC, without a monotonic reading.
 func (c *clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.show(time.Now())
+	return c.moveOn()
 }
 
-// at is Now for who has just read [time.Now] already.
-func (c *clock) at(now time.Time) time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now.Before(c.read) {
-		now = c.read // another reader was quicker
+// moveOn needs mu.
+func (c *clock) moveOn() time.Time {
+	now := time.Now()
+	shown := c.last.Load().at(now)
+	c.last.Store(glanced(now, shown))
+	return shown.UTC()
+}
+
+// jump is how far the wall clock may be ahead of the monotonic one before who
+// only reads the time has it remembered.
+const jump = time.Millisecond
+
+// nanos is Now, in nanoseconds since 1970, for readers who have just read
+// [time.Now]: without a lock, unless the wall clock has jumped.
+func (c *clock) nanos(now time.Time) int64 {
+	last, wall := c.last.Load(), now.UnixNano()
+	passed := last.nanos + int64(max(0, now.Sub(last.read)))
+	if wall-passed > int64(jump) {
+		return c.Now().UnixNano()
 	}
-	return c.show(now)
+	return max(wall, passed)
 }
 
-// show needs mu.
-func (c *clock) show(now time.Time) time.Time {
-	passed := c.shown.Add(now.Sub(c.read))
+// at gives what the clock shows at a later moment.
+func (r *glance) at(now time.Time) time.Time {
+	passed := r.shown.Add(max(0, now.Sub(r.read)))
 	if wall := now.Round(0); wall.After(passed) {
-		passed = wall
+		return wall
 	}
-	c.read, c.shown = now, passed
-	return passed.UTC()
+	return passed
 }
 
 // AtLeast sets the clock ahead to t if it is behind: to the time of the last
 // event in the log, which another instance's clock may have written.
 func (c *clock) AtLeast(t time.Time) (behind time.Duration) {
-	now := c.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if behind = t.Sub(now); behind > 0 {
-		c.shown = c.shown.Add(behind)
+	if behind = t.Sub(c.moveOn()); behind > 0 {
+		last := c.last.Load()
+		c.last.Store(glanced(last.read, last.shown.Add(behind)))
 		return behind
 	}
 	return 0

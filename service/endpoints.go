@@ -87,12 +87,17 @@ func (t *term) serveAPI() (*endpoints, error) {
 }
 
 // serve answers a request on a goroutine of its own, within the operation's
-// time-out; too many at once are told so.
+// time-out; too many at once are told so. A get of values that are open waits for
+// nothing, and is answered where it came in: a goroutine would cost it more.
 func (e *endpoints) serve(op string, r micro.Request, handle func(context.Context, micro.Request)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped || e.leaving.Load() && op != string(wire.OpGet) && op != string(wire.OpKey) {
 		return // who asked finds the next holder
+	}
+	if op == string(wire.OpGet) && e.term.views.open(nameOf(r)) {
+		handle(e.ctx, answerable{r, e.term.svc.nc})
+		return
 	}
 	select {
 	case e.slots <- struct{}{}:

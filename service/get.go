@@ -43,27 +43,52 @@ func (s *Service) Get(ctx context.Context, scope, name string) (Got, error) {
 // got gives the committed credential of a name as readers may see it now.
 func (t *term) got(ctx context.Context, name string) (Got, error) {
 	at := time.Now()
-	if t.over() || t.svc.cells.FreshEnough(at) != nil {
+	if t.over() || !t.svc.fresh(at) {
 		return Got{}, errNotLeading // what we see may be over (E21)
 	}
-	v, now := t.views.get(name), t.svc.clock.at(at)
+	v, now := t.views.get(name), t.svc.clock.nanos(at)
 	switch {
 	case v == nil || v.definition == nil:
 		return Got{}, leasecore.ErrUnknownName
 	case v.lease == 0:
 		return Got{}, wire.Refusal{Code: wire.CodeNone, Message: "no credential is committed: " + v.state}
-	case !v.usable(now):
+	case v.expiresAt != 0 && now >= v.expiresAt:
 		return Got{}, wire.Refusal{Code: wire.CodeExpired, Message: "the committed credential expired at " + v.expires.Format(time.RFC3339)}
 	}
 	values, err := t.read(ctx, name, v)
 	if err != nil {
 		return Got{}, err
 	}
-	got := Got{Values: values, Epoch: v.epoch, N: v.n, Lease: v.lease, Public: v.public, GoodFor: v.goodFor, ExpiresIn: v.expiresIn(now)}
-	if got.ExpiresIn > 0 {
+	got := Got{Values: values, Epoch: v.epoch, N: v.n, Lease: v.lease, Public: v.public, GoodFor: v.goodFor}
+	if v.expiresAt != 0 {
+		got.ExpiresIn = time.Duration(v.expiresAt - now)
 		got.GoodFor = min(got.GoodFor, got.ExpiresIn)
 	}
 	return got, nil
+}
+
+// fresh tells whether our last renewal is younger than the quiet window (E21), as
+// [epochkv.Cells.FreshEnough] does; it is asked only when that renewal is not
+// young any more which was the last when it was asked before. When there is no holding
+// any more the terms end, and nobody asks.
+func (s *Service) fresh(now time.Time) bool {
+	if f := s.freshness.Load(); f != nil && now.Before(f.until) && now.UnixNano() < f.wall {
+		return true
+	}
+	sent, err := s.cells.RenewedAt()
+	if err != nil || s.cells.FreshEnough(now) != nil {
+		return false
+	}
+	until := sent.Add(s.cells.QuietWindow())
+	s.freshness.Store(&freshness{until: until, wall: until.UnixNano()})
+	return true
+}
+
+// freshness is until when a renewal is young, by the monotonic and by the wall
+// clock.
+type freshness struct {
+	until time.Time
+	wall  int64
 }
 
 // maxOpened bounds the names of a scope whose values are held open: a few

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -61,6 +62,8 @@ type Service struct {
 	vaults    map[string]*vaultConn
 	scopes    map[string]*scope
 	presence  *nats.Subscription
+	// freshness is that of the renewal that readers saw last.
+	freshness atomic.Pointer[freshness]
 }
 
 // FencedError ends Run where exit_on_fence is set: the instance was fenced

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ type view struct {
 	epoch, n   uint64
 	lease      uint64 // 0: none is committed
 	expires    time.Time
+	expiresAt  int64 // the same in nanoseconds since 1970; 0: it does not expire
 	goodFor    time.Duration
 	public     string
 	state      string // why there is none, for people
@@ -32,6 +34,12 @@ func (v *views) get(name string) *view {
 		return x.(*view)
 	}
 	return nil
+}
+
+// open tells whether a name's values are held open.
+func (v *views) open(name string) bool {
+	w := v.get(name)
+	return w != nil && w.values.Load() != nil
 }
 
 // publish makes what the state says of a name visible to readers. The values of
@@ -50,7 +58,9 @@ func (v *views) publish(s *leasecore.State, name string, now time.Time) {
 		next.state = s.Story(name, now)
 	} else {
 		next.lease, next.public = l.No, publicOf(n.Definition, l.Public)
-		next.expires, _ = l.Expires()
+		if end, ends := l.Expires(); ends {
+			next.expires, next.expiresAt = end, nanosOf(end)
+		}
 		if before := v.get(name); before != nil && before.lease == l.No {
 			next.values.Store(before.values.Load())
 		}
@@ -69,6 +79,15 @@ func (w *view) expiresIn(now time.Time) time.Duration {
 		return 0
 	}
 	return max(w.expires.Sub(now), time.Nanosecond)
+}
+
+// nanosOf gives a time in nanoseconds since 1970, the greatest for one that is
+// too far away for that.
+func nanosOf(t time.Time) int64 {
+	if t.Year() > 2261 {
+		return math.MaxInt64
+	}
+	return t.UnixNano()
 }
 
 // publicOf gives the one public value that identifies an account.

@@ -1,0 +1,164 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/leasesvc/leasesvc/events"
+)
+
+// openBatches is how many batches are on their way at once, ours and by hand.
+const openBatches = 16
+
+// appends measures appending under load: batches that are full, of one scope, and
+// of 100 scopes at once. The engine's figure is the same payloads, ready-made, as
+// atomic batches of the same size with as many on their way.
+func appends(t *testing.T, tb *table) {
+	for _, sync := range []string{"default", "always"} {
+		for _, replicas := range sized([]int{1}, []int{1}, []int{1, 3}) {
+			p := newPlace(t, replicas, sync == "always")
+			where := fmt.Sprintf("R%d, sync %s", replicas, sync)
+			p.appendOne(t, tb, where, sync == "always")
+			if *size != "short" {
+				p.appendMany(t, tb, where)
+			}
+		}
+	}
+}
+
+func renewals(scope string, n int) []events.Event {
+	evs := make([]events.Event, n)
+	for i := range evs {
+		evs[i] = events.Event{
+			ID: newID(), Scope: scope, Name: fmt.Sprintf("app-%06d", i), Lease: uint64(i + 1), Epoch: 1, Time: began, Cause: newID(), Actor: oneActor,
+			Data: &events.Renewed{TTL: events.WholeSeconds(3600), SentAt: began, Renewable: true, GuardTTL: events.WholeSeconds(3600)},
+		}
+	}
+	return evs
+}
+
+func payloads(t *testing.T, evs []events.Event) [][]byte {
+	t.Helper()
+	chain := events.NewChain(key)
+	out := make([][]byte, len(evs))
+	for i := range evs {
+		var err error
+		if out[i], err = chain.Seal(&evs[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+func (p *place) appendOne(t *testing.T, tb *table, where string, always bool) {
+	const batch = 800 // what the service puts into one
+	w := p.writer(t, "one", 1)
+	evs := renewals("one", batch)
+	ready := payloads(t, evs)
+	var ours, raw, single time.Duration
+	n, singles := 0, 0
+	until := time.Now().Add(sized(200*time.Millisecond, 4*time.Second, 6*time.Second))
+	for ; n == 0 || time.Now().Before(until); n++ {
+		begin := time.Now()
+		must(t, w, evs)
+		ours += time.Since(begin)
+		begin = time.Now()
+		publish(t, p.nc, newID(), "one-raw", ready)
+		raw += time.Since(begin)
+		begin = time.Now()
+		for range 20 {
+			publish(t, p.nc, "", "one-raw", ready[:1])
+			singles++
+		}
+		single += time.Since(begin)
+	}
+	how := fmt.Sprintf("batches of %d renewals one after the other, encoding, MAC and fence included, in turns with the same payloads as atomic batches by hand; n=%d batches", batch, n)
+	tb.beside(t, "append, 1 scope, "+where, "events/s", rate(n*batch, ours), rate(n*batch, raw), false, 0.7, how)
+	oneByOne := rate(singles, single)
+	if always {
+		tb.beside(t, "append, 1 scope, "+where+", to one-by-one publish", "events/s", rate(n*batch, ours), oneByOne, false, 8, "the same, beside publishes that each wait for their answer")
+	} else {
+		tb.beside(t, "append, 1 scope, "+where+", to one-by-one publish", "events/s", rate(n*batch, ours), oneByOne, false, 0, "the same, beside publishes that each wait for their answer")
+	}
+}
+
+func (p *place) appendMany(t *testing.T, tb *table, where string) {
+	const batch = 100
+	count := sized(20, 100, 100)
+	rounds := sized(1, 3, 5)
+	type one struct {
+		name  string
+		ready [][]byte
+	}
+	all := make([]one, count)
+	var appendAll []func()
+	for i := range all {
+		name := fmt.Sprintf("many-%03d", i)
+		w, evs := p.writer(t, name, 1), renewals(name, batch)
+		all[i] = one{name: name, ready: payloads(t, evs)}
+		appendAll = append(appendAll, func() { must(t, w, evs) })
+	}
+	var ours, raw time.Duration
+	slots := make(chan struct{}, openBatches)
+	n := 0
+	until := time.Now().Add(sized(100*time.Millisecond, 2*time.Second, 5*time.Second))
+	for ; n < rounds || time.Now().Before(until); n++ {
+		var wg sync.WaitGroup
+		begin := time.Now()
+		for i := range all {
+			wg.Go(appendAll[i])
+		}
+		wg.Wait()
+		ours += time.Since(begin)
+		begin = time.Now()
+		for i := range all {
+			wg.Go(func() {
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				publish(t, p.nc, newID(), all[i].name+"-raw", all[i].ready)
+			})
+		}
+		wg.Wait()
+		raw += time.Since(begin)
+	}
+	how := fmt.Sprintf("%d scopes at once, batches of %d renewals, %d batches on their way at most, in turns with the same by hand; n=%d rounds", count, batch, openBatches, n)
+	tb.beside(t, fmt.Sprintf("append, %d scopes, %s", count, where), "events/s", rate(n*batch*count, ours), rate(n*batch*count, raw), false, 0.7, how)
+}
+
+// publish stores payloads by hand: several as one atomic batch.
+func publish(t *testing.T, nc *nats.Conn, id, scope string, ready [][]byte) {
+	subject := events.Subject(scope, "app", events.TypeRenewed)
+	for i, payload := range ready {
+		m := &nats.Msg{Subject: subject, Data: payload}
+		if len(ready) > 1 {
+			m.Header = nats.Header{"Nats-Batch-Id": {id}, "Nats-Batch-Sequence": {strconv.Itoa(i + 1)}}
+		}
+		if i < len(ready)-1 {
+			if err := nc.PublishMsg(m); err != nil {
+				t.Error(err)
+				return
+			}
+			continue
+		}
+		if len(ready) > 1 {
+			m.Header["Nats-Batch-Commit"] = []string{"1"}
+		}
+		r, err := nc.RequestMsg(m, 30*time.Second)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		var ack jetstream.PubAck
+		if err := json.Unmarshal(r.Data, &ack); err != nil || ack.Sequence == 0 {
+			t.Error(string(r.Data), err)
+			return
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/projector"
+)
+
+// leases measures an instance that holds many leases: what each takes of memory,
+// what all take of a core while nothing but their renewals happens, and how many
+// renewals a second it makes of a Vault that needs 2 ms for one.
+func leases(t *testing.T, tb *table) {
+	var idle []float64
+	counts := sized([]int{200}, []int{10_000}, []int{1_000, 10_000, 100_000})
+	for _, n := range counts {
+		holds(t, tb, n, &idle)
+	}
+	if len(idle) > 1 {
+		a, b := idle[0], idle[len(idle)-1]
+		tb.figure(t, "idle: growth with leases", "%/10^5", (b-a)/(float64(counts[len(counts)-1]-counts[0])/1e5), "what 100,000 more leases add, in percent of a core")
+	}
+	if *size != "short" {
+		renewing(t, tb, sized(200, 0, 20_000))
+	}
+}
+
+// prefill writes the log of a scope with n leases, granted when at says.
+func (r *rig) prefill(scope string, n int, at func(i int) time.Time) {
+	r.t.Helper()
+	key = r.mac
+	w := r.place.writer(r.t, scope, 1)
+	must(r.t, w, []events.Event{{
+		ID: newID(), Scope: scope, Name: events.DefinitionsName, Epoch: 1, Time: began, Actor: oneActor,
+		Data: &events.Applied{Revision: 5, Digest: "prefilled"},
+	}})
+	fillLog(r.t, w, scope, n, 0, n*lifeEvents, func(int) time.Time { return at(0) })
+	evs := make([]events.Event, 0, 1000)
+	for i := range n { // the last renewal of each
+		e := history(scope, n, n*lifeEvents+i, func(i int) time.Time { return at(i) })
+		if evs = append(evs, e); len(evs) == cap(evs) || i == n-1 {
+			must(r.t, w, evs)
+			evs = evs[:0]
+		}
+	}
+}
+
+func inUse() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+func holds(t *testing.T, tb *table, n int, idle *[]float64) {
+	t.Run(fmt.Sprint(n), func(t *testing.T) {
+		r := newRig(t).on(1, false)
+		now := time.Now().UTC()
+		// Renewed over the last 26 minutes, so that the next ones are spread as
+		// they are after a while: due after 27 to 30.
+		r.prefill("prod", n, func(i int) time.Time { return now.Add(-time.Duration(i) * 26 * time.Minute / time.Duration(n)) })
+		r.renewable()
+		before := inUse()
+		state := projector.New("prod", key)
+		r.place.fold(t, state, "prod", ^uint64(0))
+		stateOnly := float64(inUse()-before) / float64(n)
+		runtime.KeepAlive(state)
+		state = nil
+		before = inUse()
+		begin := time.Now()
+		svc, stop := r.start("{prod: {definitions: none.yaml}}")
+		r.await("the holder", func() bool { return leads(t, svc) })
+		starting := time.Since(begin)
+		// What a start leaves behind it settles first.
+		<-time.After(sized(100*time.Millisecond, 2*time.Second, 3*time.Second))
+		each := float64(inUse()-before) / float64(n)
+		if n >= 10_000 || *size == "tiny" {
+			tb.atMost(t, fmt.Sprintf("memory, %d leases in one process", n), "B/lease", each, 2048, "what the heap holds more once the instance leads them, all of it; values not held")
+		} else {
+			tb.figure(t, fmt.Sprintf("memory, %d leases in one process", n), "B/lease", each, "the same; what an instance takes by itself counts here")
+		}
+		tb.figure(t, fmt.Sprintf("memory, %d leases, the state alone", n), "B/lease", stateOnly, "the projection alone")
+		if *size != "short" {
+			renewed := r.renewed.Load()
+			d := sized(200*time.Millisecond, 0, 15*time.Second)
+			used := busy(t, d)
+			perSecond := rate(int(r.renewed.Load()-renewed), d)
+			*idle = append(*idle, used)
+			how := fmt.Sprintf("of this process over %s: the instance, its NATS server and its Vault together; TTL 1 h, %.0f renewals a second meanwhile", d, perSecond)
+			if n >= 100_000 {
+				tb.atMost(t, fmt.Sprintf("idle, %d leases", n), "% of a core", used, 3, how)
+			} else {
+				tb.figure(t, fmt.Sprintf("idle, %d leases", n), "% of a core", used, how)
+			}
+			tb.figure(t, fmt.Sprintf("start until it leads, %d leases, no snapshot", n), "ms", ms(starting), fmt.Sprintf("a whole instance: connect, follow %d events, claim, open", n*(lifeEvents+1)))
+		}
+		stop()
+	})
+}
+
+// renewing measures how many renewals a second are made when all are due.
+func renewing(t *testing.T, tb *table, n int) {
+	r := newRig(t).on(1, false)
+	due := time.Now().UTC().Add(-31 * time.Minute)
+	r.prefill("prod", n, func(int) time.Time { return due })
+	r.renewable()
+	raw := r.renewByHand(sized(200, 0, 10_000))
+	begin := time.Now()
+	_, stop := r.start("{prod: {definitions: none.yaml}}")
+	r.await("the first renewal", func() bool { return r.renewed.Load() > 0 })
+	begin, first := time.Now(), r.renewed.Load()
+	r.await("the renewals", func() bool { return r.renewed.Load() >= int64(n) })
+	ours := rate(int(r.renewed.Load()-first), time.Since(begin))
+	stop()
+	how := fmt.Sprintf("%d leases due at once, each a renewal of the lease and of its guard, 2 ms each, 64 in flight, recorded in the log; raw: the same requests by a plain HTTP client, nothing recorded", n)
+	tb.beside(t, "renewals against a Vault that answers in 2 ms", "renewals/s", ours, raw, false, 0, how)
+}
+
+// renewByHand makes the same requests with a plain client.
+func (r *rig) renewByHand(n int) (perSecond float64) {
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, MaxConnsPerHost: 64}}
+	defer client.CloseIdleConnections()
+	ask := func(path string) {
+		q, err := http.NewRequestWithContext(background(r.t), http.MethodPost, r.vault.URL()+"/v1/"+path, bytes.NewReader([]byte(`{"lease_id":"x","accessor":"x","increment":3600}`)))
+		if err != nil {
+			r.t.Error(err)
+			return
+		}
+		q.Header.Set("X-Vault-Token", r.vault.RootToken().Reveal())
+		a, err := client.Do(q)
+		if err != nil {
+			r.t.Error(err)
+			return
+		}
+		_, _ = io.Copy(io.Discard, a.Body)
+		_ = a.Body.Close()
+		if a.StatusCode != http.StatusOK {
+			r.t.Error(a.Status)
+		}
+	}
+	var wg sync.WaitGroup
+	var left atomic.Int64
+	left.Store(int64(n))
+	begin := time.Now()
+	for range 64 {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				ask("sys/leases/renew")
+				ask("auth/token/renew-accessor")
+			}
+		})
+	}
+	wg.Wait()
+	return rate(n, time.Since(begin))
+}

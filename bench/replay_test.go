@@ -1,0 +1,158 @@
+package bench
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/events/journal"
+	"github.com/leasesvc/leasesvc/snapshot"
+)
+
+// tail is how many events stand behind a snapshot when a start reads it: what a
+// holder lets come together before it saves again.
+const tail = 10_000
+
+// replays measures reading a log: with every event decoded, checked and folded,
+// beside an ordered consumer that only receives; and a start, from the beginning
+// and from a snapshot.
+func replays(t *testing.T, tb *table) {
+	lengths := sized([]int{2_000}, []int{10_000, 100_000}, []int{10_000, 100_000, 1_000_000})
+	names := sized(100, 1_000, 100_000)
+	longest := lengths[len(lengths)-1]
+	p := newPlace(t, 1, false)
+	// A log for each length: a prefix of the longest has other events.
+	for _, n := range lengths {
+		scope := fmt.Sprintf("replay-%d", n)
+		of := min(names, n/10)
+		fillLog(t, p.writer(t, scope, 1), scope, of, 0, n, func(int) time.Time { return began })
+		p.replay(t, tb, scope, n, of)
+	}
+	t.Logf("the longest log has %d events", longest)
+	p.restarts(t, tb)
+}
+
+func (p *place) replay(t *testing.T, tb *table, scope string, n, names int) {
+	rounds := sized(1, 5, 3)
+	if n <= 10_000 {
+		rounds *= 5
+	}
+	var bare, admitted, folded, raw []time.Duration
+	for range rounds {
+		raw = append(raw, p.receive(t, scope, n+1))
+		begin := time.Now()
+		if err := p.log.Replay(background(t), scope, 1, ^uint64(0), func(journal.Message) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		bare = append(bare, time.Since(begin))
+		begin = time.Now()
+		chain := events.NewChain(key)
+		if err := p.log.Replay(background(t), scope, 1, ^uint64(0), func(m journal.Message) error {
+			_, err := chain.Admit(m.Payload, m.Seq)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		admitted = append(admitted, time.Since(begin))
+		begin = time.Now()
+		state := p.fold(t, nil, scope, ^uint64(0)).State()
+		folded = append(folded, time.Since(begin))
+		if state.Len() != names {
+			t.Fatalf("%d names of %d", state.Len(), names)
+		}
+	}
+	how := fmt.Sprintf("every event decoded and its MAC and place in the chain checked, in turns with an ordered consumer that only receives; median of %d", rounds)
+	tb.beside(t, fmt.Sprintf("replay, %d events", n), "events/s", rate(n, median(admitted)), rate(n, median(raw)), false, 0.7, how)
+	tb.beside(t, fmt.Sprintf("replay, %d events, not decoded", n), "events/s", rate(n, median(bare)), rate(n, median(raw)), false, 0, "our pull alone")
+	tb.beside(t, fmt.Sprintf("restart without snapshot, %d events, %d leases", n, names), "ms", ms(median(folded)), ms(median(raw)), true, 0, "replayed and folded into the state, beside receiving alone")
+}
+
+// receive is the engine's replay, with the pull size that was found best.
+func (p *place) receive(t *testing.T, scope string, n int) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	c, err := p.js.OrderedConsumer(background(t), journal.DefaultStream, jetstream.OrderedConsumerConfig{FilterSubjects: []string{events.ScopeFilter(scope)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	it, err := c.Messages(jetstream.PullMaxMessages(10_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer it.Stop()
+	for range n {
+		if _, err := it.Next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return time.Since(begin)
+}
+
+// restarts measures a start from a snapshot with so many leases, after a short
+// history and after a long one.
+func (p *place) restarts(t *testing.T, tb *table) {
+	names := sized(200, 10_000, 100_000)
+	histories := sized([]int{2_000}, []int{100_000}, []int{700_000, 1_000_000})
+	k, err := snapshot.NewKey(key, "bench")
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := snapshot.Open(background(t), p.js, snapshot.Bucket, 1, k, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const scope = "restart"
+	w := p.writer(t, scope, 1)
+	done := 0
+	var times []time.Duration
+	for _, n := range histories {
+		behind := min(tail, n/10)
+		at := func(int) time.Time { return began }
+		fillLog(t, w, scope, names, done, n-behind, at)
+		saved := p.fold(t, nil, scope, ^uint64(0))
+		begin := time.Now()
+		encoded := k.Encode(saved, p.log.Created(), nil)
+		still := time.Since(begin)
+		if err := store.Save(background(t), scope, saved.LastSeq(), encoded); err != nil {
+			t.Fatal(err)
+		}
+		took := time.Since(begin)
+		saved = nil
+		fillLog(t, w, scope, names, n-behind, n, at)
+		done = n
+		var starts []time.Duration
+		for range sized(1, 3, 5) {
+			runtime.GC() // of the last one
+			begin = time.Now()
+			all, err := store.List(background(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			from, _, err := store.Restore(background(t), p.log, scope, all[scope])
+			if err != nil || from == nil {
+				t.Fatal("the snapshot does not hold", err)
+			}
+			after := p.fold(t, from, scope, ^uint64(0))
+			starts = append(starts, time.Since(begin))
+			if after.State().Len() != names || after.LastSeq() != w.Tail() {
+				t.Fatalf("%d names at %d", after.State().Len(), after.LastSeq())
+			}
+		}
+		times = append(times, median(starts))
+		how := fmt.Sprintf("list, read, check and decode the snapshot, then replay the %d events behind it; median of %d", behind, len(starts))
+		tb.atMost(t, fmt.Sprintf("restart with snapshot, %d events, %d leases", n, names), "ms", ms(median(starts)), 1000, how)
+		tb.figure(t, fmt.Sprintf("taking a snapshot, %d leases: the scope stands still", names), "ms", ms(still), "encoding on the scope's goroutine")
+		tb.figure(t, fmt.Sprintf("taking a snapshot, %d leases: until it is stored", names), "ms", ms(took), "encoding and storing it, R1, sync default")
+		tb.atMost(t, fmt.Sprintf("snapshot, %d leases", names), "B/lease", float64(len(encoded))/float64(names), 400, "its bytes over the number of leases")
+	}
+	if len(times) > 1 {
+		a, b := times[0], times[len(times)-1]
+		tb.figure(t, "restart with snapshot: growth with history", "ms/10^5", ms(b-a)/(float64(histories[len(histories)-1]-histories[0])/1e5),
+			"what 100,000 more events of history add to a start; flat is 0")
+	}
+}

@@ -1,0 +1,179 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/leasesvc/leasesvc/devvault"
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/handover"
+	"github.com/leasesvc/leasesvc/secret"
+	"github.com/leasesvc/leasesvc/service"
+	"github.com/leasesvc/leasesvc/service/config"
+)
+
+// vaultTakes is what the Vault of these benchmarks needs for a renewal.
+const vaultTakes = 2 * time.Millisecond
+
+// rig is what an instance needs to run: NATS, a Vault and a directory.
+type rig struct {
+	t     *testing.T
+	place *place
+	vault *devvault.Server
+	dir   string
+	seed  secret.String
+	mac   []byte
+	// renewed counts the renewals in the log, installed the commits.
+	renewed, installed atomic.Int64
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{t: t, dir: t.TempDir()}
+	var err error
+	if r.vault, err = devvault.New(devvault.Config{Accounts: &devvault.Directory{}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.vault.Start("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.vault.Close)
+	for _, q := range []struct {
+		path string
+		body map[string]any
+	}{
+		{"sys/mounts/database", map[string]any{"type": "database"}},
+		{"auth/token/roles/leasesvc", map[string]any{"orphan": true, "renewable": true}},
+		{"database/config/main", map[string]any{"plugin_name": "postgresql-database-plugin", "allowed_roles": "*", "connection_url": ""}},
+		{"database/roles/app", map[string]any{"db_name": "main", "default_ttl": "1h", "max_ttl": "2h"}},
+	} {
+		if _, err := r.vault.Do(context.Background(), http.MethodPost, q.path, q.body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.seed, err = handover.NewSeed(); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := handover.NewKeys(r.seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.mac = keys.MACKey()
+	r.write("seal.key", r.seed.Reveal())
+	r.write("none.yaml", "revision: 1\nleases: {}\n")
+	return r
+}
+
+func (r *rig) write(name, text string) {
+	r.t.Helper()
+	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// renewable has the Vault renew every lease and every guard, in vaultTakes.
+func (r *rig) renewable() {
+	answer := func(body map[string]any) func(http.ResponseWriter, *http.Request, http.Handler) {
+		b, err := json.Marshal(body)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		return func(w http.ResponseWriter, q *http.Request, _ http.Handler) {
+			_, _ = io.Copy(io.Discard, q.Body)
+			<-time.After(vaultTakes)
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(b) // a client that has gone
+		}
+	}
+	r.vault.Inject(devvault.Fault{Path: "sys/leases/renew", Do: answer(map[string]any{"lease_id": "", "lease_duration": 3600, "renewable": true})})
+	r.vault.Inject(devvault.Fault{Path: "auth/token/renew-accessor", Do: answer(map[string]any{"auth": map[string]any{"accessor": "a", "lease_duration": 3600, "renewable": true, "token_type": "service"}})})
+}
+
+// start runs an instance; stop ends it.
+func (r *rig) start(scopes string) (svc *service.Service, stop func()) {
+	r.t.Helper()
+	cfg, err := config.Parse(filepath.Join(r.dir, "leasesvc.yaml"), fmt.Appendf(nil, `
+nats: {url: %q, max_bytes: 3GiB}
+state_dir: state
+seal_key: {file: seal.key}
+vaults:
+  main: {address: %q, environment: false, token: %q, guard_role: leasesvc, limits: {in_flight: 64, per_mount: 64}}
+scopes: %s
+insecure_consumers: true
+`, r.place.url, r.vault.URL(), r.vault.RootToken().Reveal(), scopes))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	svc, err = service.New(cfg, service.Options{Version: "1.2.3", Logger: slog.New(slog.DiscardHandler), OnEvent: func(e events.Event) {
+		switch e.Type() {
+		case events.TypeRenewed:
+			r.renewed.Add(1)
+		case events.TypeInstalled:
+			r.installed.Add(1)
+		}
+	}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- svc.Run(ctx) }()
+	ended := false
+	stop = func() {
+		if ended {
+			return
+		}
+		ended = true
+		cancel()
+		if err := <-done; err != nil {
+			r.t.Errorf("the instance ended with: %v", err)
+		}
+	}
+	r.t.Cleanup(stop)
+	return svc, stop
+}
+
+// await waits until ok holds, within a bound.
+func (r *rig) await(what string, ok func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); <-time.After(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("waited for %s", what)
+		}
+	}
+}
+
+// cpu gives the processor time that this process has used.
+func cpu(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// busy gives which part of a core this process uses while nothing is done, in
+// percent.
+func busy(t *testing.T, d time.Duration) float64 {
+	t.Helper()
+	before, begin := cpu(t), time.Now()
+	<-time.After(d)
+	return 100 * float64(cpu(t)-before) / float64(time.Since(begin))
+}
+
+// on gives the rig a NATS server.
+func (r *rig) on(replicas int, always bool) *rig {
+	r.place = newPlace(r.t, replicas, always)
+	return r
+}
