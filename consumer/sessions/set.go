@@ -54,7 +54,8 @@ func Start[S any](ctx context.Context, client *consumer.Client, name string, d D
 	}
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Set[S]{client: client, name: name, driver: d, log: log.With("name", name),
-		changed: make(chan struct{}), served: make(chan struct{}), life: life, cancel: cancel}
+		changed: make(chan struct{}), served: make(chan struct{}), life: life}
+	s.cancel = cancel
 	go func() {
 		defer close(s.served)
 		s.err = client.Serve(s.life, name, s)
