@@ -9,7 +9,7 @@ import (
 func TestArrows(t *testing.T) {
 	arrows.Check(t, arrows.Allow{
 		Internal: []string{
-			"consumer", "consumer/pgxlease", "devvault", "epochkv", "events", "events/journal", "handover", "handover/document", "handover/verify", "handover/wire",
+			"agent", "agent/child", "agent/file", "agent/hook", "agent/render", "consumer", "consumer/pgxlease", "devvault", "epochkv", "events", "events/journal", "handover", "handover/document", "handover/verify", "handover/wire",
 			"internal/failpoint", "internal/pgserver", "internal/process", "leasecore", "projector", "secret", "service", "service/api",
 			"service/config", "vault",
 		},

@@ -42,6 +42,9 @@ type cli struct {
 	StepDown    stepDownCmd    `cmd:"" name:"step-down" help:"Give a scope to a standby."`
 	Shutdown    shutdownCmd    `cmd:"" help:"Revoke every lease of a scope and leave it alone."`
 	Apply       applyCmd       `cmd:"" help:"Have the service read its definitions file again."`
+	Document    documentCmd    `cmd:"" help:"Read and change settings documents."`
+	Agent       agentCmd       `cmd:"" help:"Keep files and applications on credentials and documents that rotate."`
+	Run         runCmd         `cmd:"" help:"Run a command with credentials in its environment, and end as it does."`
 	Events      eventsCmd      `cmd:"" help:"Read the log."`
 	Config      configCmd      `cmd:"" help:"Check a configuration, or show an example."`
 	Doctor      doctorCmd      `cmd:"" help:"Look at Vault, NATS, clocks, keys and files, and say what is wrong and what to do."`
@@ -81,9 +84,12 @@ func exitCode(err error) int {
 	var bad *config.Errors
 	var refused *epochkv.Refused
 	var fenced *service.FencedError
+	var status exitStatus
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &status):
+		return int(status)
 	case errors.As(err, &fenced):
 		fmt.Fprintln(os.Stderr, "leasesvc:", err)
 		return exitOK
