@@ -20,8 +20,8 @@ import (
 type Document struct {
 	Scope, Name string
 	Revision    uint64
-	// Places are the places that leases fill or may fill: where the values of a
-	// candidate go that the document does not have yet.
+	// Places are the places that leases fill or may fill (where the values of a
+	// candidate go that the document does not have yet), and those without a value.
 	Places []DocumentPlace
 	// Leases are the numbers of the committed leases that stand in it, by name.
 	Leases map[string]uint64

@@ -33,6 +33,14 @@ type Leaver interface {
 	Leave(ctx context.Context)
 }
 
+// Stayer is what a [Handler] can have too: when Stay is true at the end of Serve,
+// the incarnation does not deregister, because what it moved lives on without it
+// (an application that read a file). It is waited for until the definition's
+// leave_after, or until the instance's next incarnation takes its place.
+type Stayer interface {
+	Stay() bool
+}
+
 // Reconnect makes a [Handler] of one function that moves the application to a
 // credential and returns nil when new sessions are proven open with it and no
 // session with another is in use. It is called for a candidate (which is the

@@ -279,6 +279,9 @@ func (s *serving) leave() {
 	if l, ok := s.h.(Leaver); ok {
 		l.Leave(ctx)
 	}
+	if st, ok := s.h.(Stayer); ok && st.Stay() {
+		return
+	}
 	if !s.answered {
 		// It may be registered all the same (a lost answer), so it leaves too,
 		// but is not waited for as long.

@@ -96,10 +96,11 @@ func (e *endpoints) gotDocument(ctx context.Context, r micro.Request) ([]byte, e
 	return t.svc.keys.SealBody(ask.XKey, out)
 }
 
-// leasePlace describes a place that a lease fills, or could fill.
+// leasePlace describes a place that a lease fills or could fill, or that has no
+// value.
 func leasePlace(u document.Filled) (wire.Place, bool) {
 	p := wire.Place{Path: u.Path.String()}
-	found := false
+	found := u.By == nil
 	for _, ref := range u.Chain {
 		p.Chain = append(p.Chain, ref.String())
 		found = found || ref.Scheme == document.Lease

@@ -160,13 +160,13 @@ func TestASignalReachesIt(t *testing.T) {
 	file := filepath.Join(dir, "heard")
 	s := child.Supervise(shell(`trap 'echo hup > `+file+`' HUP; while :; do sleep 0.02; done`), slog.New(slog.DiscardHandler))
 	defer s.Close()
-	if err := s.Send(syscall.SIGHUP); err != nil {
+	if err := s.Send(syscall.SIGHUP, nil); err != nil {
 		t.Errorf("nobody there: %v", err)
 	}
 	if err := s.Become(context.Background(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Send(syscall.SIGHUP); err != nil {
+	if err := s.Send(syscall.SIGHUP, nil); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "the signal", func() bool { return read(file) == "hup" })

@@ -99,11 +99,13 @@ func (s *Supervisor) Become(ctx context.Context, variables []string) error {
 	return nil
 }
 
-// Send sends a signal to the application; none running is no error: it will start
-// with what is right then.
-func (s *Supervisor) Send(sig syscall.Signal) error {
+// Send sends a signal to the application, which is to be started with other
+// variables from now on; none running is no error: it will start with what is right
+// then.
+func (s *Supervisor) Send(sig syscall.Signal, variables []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.variables = variables
 	if s.process == nil {
 		return nil
 	}

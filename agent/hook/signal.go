@@ -13,6 +13,12 @@ import (
 	"syscall"
 )
 
+// Signals are the signals that a person may name, without SIG.
+var Signals = map[string]syscall.Signal{
+	"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
+	"TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "CONT": syscall.SIGCONT, "WINCH": syscall.SIGWINCH,
+}
+
 // signal sends the signal to everybody it is for.
 func (h *Hook) signal() error {
 	pids, err := h.receivers()

@@ -54,6 +54,9 @@ type cli struct {
 	Explain     explainCmd     `cmd:"" help:"Tell why a name is in its state: its story from the log, what comes next and when."`
 	At          atCmd          `cmd:"" help:"Show the leases as they were at a time."`
 	Who         whoCmd         `cmd:"" help:"Tell which lease a user name or lease id belongs to, and which consumers had it, from when to when."`
+	Document    documentCmd    `cmd:"" help:"Read and change settings documents."`
+	Agent       agentCmd       `cmd:"" help:"Keep files and applications on credentials and documents that rotate."`
+	Run         runCmd         `cmd:"" help:"Run a command with credentials in its environment, and end as it does."`
 	Events      eventsCmd      `cmd:"" help:"Read the log."`
 	Ledger      ledgerCmd      `cmd:"" help:"Add up what credentials were out there: granted, in use, in overlap, exposed; by name, path or consumer."`
 	VerifyLog   verifyLogCmd   `cmd:"" name:"verify-log" help:"Check the whole log as an auditor would, and name the first violation."`
@@ -99,9 +102,12 @@ func exitCode(err error) int {
 	var fenced *service.FencedError
 	var usage usageError
 	var violated *violatedError
+	var status exitStatus
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &status):
+		return int(status)
 	case errors.As(err, &fenced):
 		fmt.Fprintln(os.Stderr, "leasesvc:", err)
 		return exitOK

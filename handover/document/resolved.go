@@ -95,13 +95,9 @@ func (r Resolved) Value() Value { return r.at.tree }
 // At gives the value at a path; unlike [Document.At] it leads into what a
 // reference stands for, too. [ErrNoPlace].
 func (r Resolved) At(p Path) (Value, error) {
-	v := r.at.tree
-	for _, step := range p.Steps() {
-		next, err := v.step(step)
-		if err != nil {
-			return Value{}, fmt.Errorf("%s of document %s: %w: %w", p, r.Name(), ErrNoPlace, err)
-		}
-		v = next
+	v, err := r.at.tree.At(p)
+	if err != nil {
+		return Value{}, fmt.Errorf("document %s: %w", r.Name(), err)
 	}
 	return v, nil
 }

@@ -196,6 +196,18 @@ func (v Value) Text() (s secret.String, ok bool) {
 	return v.at.text, true
 }
 
+// At gives the value at a path; [ErrNoPlace].
+func (v Value) At(p Path) (Value, error) {
+	for _, step := range p.Steps() {
+		next, err := v.step(step)
+		if err != nil {
+			return Value{}, fmt.Errorf("%s: %w: %w", p, ErrNoPlace, err)
+		}
+		v = next
+	}
+	return v, nil
+}
+
 // Equal tells whether both are the same tree. Numbers are the same when they
 // are written the same: 1 and 1.0 differ.
 func (v Value) Equal(o Value) bool {

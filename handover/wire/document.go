@@ -47,8 +47,8 @@ type Document struct {
 	// Content is the document with committed values in place of its references,
 	// null where there is none (Partial).
 	Content Values `json:"content"`
-	// Places are the places that leases fill or may fill, by path, so that a
-	// consumer can put the values of a candidate there.
+	// Places are the places that leases fill or may fill, so that a consumer can
+	// put the values of a candidate there, and those that have no value; by path.
 	Places []Place `json:"places,omitempty"`
 	// Leases are the numbers of the committed leases that stand in it, by name.
 	Leases map[string]uint64 `json:"leases,omitempty"`

@@ -17,8 +17,8 @@ var verifierKinds = []string{"postgresql", "mysql", "rabbitmq", "redis", "http",
 
 // Bounds of what one verifier may name.
 const (
-	maxHeaders   = 16
-	maxArguments = 64
+	maxHeaders           = 16
+	maxVerifierArguments = 64
 )
 
 func (l *draft) verifier() shape {
@@ -27,7 +27,7 @@ func (l *draft) verifier() shape {
 		{name: "kind", shape: choice[string]{&v.Kind, verifierKinds}, required: true},
 		{name: "dsn", shape: text{to: &v.DSN, what: "DSN template", check: checkTemplate, allowed: `such as "postgres://{{username}}:{{password}}@host:5432/database"`}},
 		{name: "headers", shape: headers{&v.Headers}},
-		{name: "command", shape: command(&v.Command)},
+		{name: "command", shape: arguments{&v.Command}},
 		{name: "pass", shape: choice[string]{&v.Pass, []string{"stdin", "env"}}},
 		{name: "timeout", shape: duration{&v.Timeout, "10ms", "1h"}, def: "15s"},
 	}, check: func(d *decoder, f *found) {
@@ -129,11 +129,7 @@ func (h headers) read(d *decoder, n *node, p place) {
 func (headers) typ() string                  { return "mapping of headers" }
 func (headers) children(func(string, field)) {}
 
-// command is a program and its arguments.
-func command(to *[]string) shape {
-	return arguments{to}
-}
-
+// arguments are a program and its arguments.
 type arguments struct{ to *[]string }
 
 func (a arguments) read(d *decoder, n *node, p place) {
@@ -141,8 +137,8 @@ func (a arguments) read(d *decoder, n *node, p place) {
 		d.fail(n, p, `%s where a list is expected, the program first, as in ["/usr/bin/check", "--quick"]; there is no shell`, n.describe())
 		return
 	}
-	if len(n.items) == 0 || len(n.items) > maxArguments {
-		d.fail(n, p, "has %d items; allowed: 1 to %d, the program first", len(n.items), maxArguments)
+	if len(n.items) == 0 || len(n.items) > maxVerifierArguments {
+		d.fail(n, p, "has %d items; allowed: 1 to %d, the program first", len(n.items), maxVerifierArguments)
 		return
 	}
 	var all []string
