@@ -10,6 +10,7 @@ import (
 	"github.com/leasesvc/leasesvc/handover"
 	"github.com/leasesvc/leasesvc/handover/wire"
 	"github.com/leasesvc/leasesvc/service/api"
+	"github.com/leasesvc/leasesvc/snapshot"
 )
 
 // Role is who somebody is to leasesvc in NATS.
@@ -119,9 +120,10 @@ func (p *Permissions) service(o PermissionOptions) {
 	}
 	p.Publish = append(p.Publish, "$KV."+epochkv.DefaultBucket+".>", "$KV."+handover.BlobsBucket+".>", "leasesvc.hint.*", "leasesvc.presence.*", "$JS.API.INFO")
 	p.Subscribe = append(p.Subscribe, "leasesvc.hint.*", "leasesvc.presence.*", "$SRV.>")
-	for _, name := range []string{o.Stream, "KV_" + epochkv.DefaultBucket, "KV_" + handover.BlobsBucket} {
+	p.Publish = append(p.Publish, "$O."+snapshot.Bucket+".>", "$JS.API.STREAM.PURGE.OBJ_"+snapshot.Bucket)
+	for _, name := range []string{o.Stream, "KV_" + epochkv.DefaultBucket, "KV_" + handover.BlobsBucket, "OBJ_" + snapshot.Bucket} {
 		p.stream(name)
-		p.Publish = append(p.Publish, "$JS.API.DIRECT.GET."+name+".>")
+		p.Publish = append(p.Publish, "$JS.API.DIRECT.GET."+name, "$JS.API.DIRECT.GET."+name+".>")
 		if o.Create {
 			p.Publish = append(p.Publish, "$JS.API.STREAM.CREATE."+name, "$JS.API.STREAM.UPDATE."+name)
 		}

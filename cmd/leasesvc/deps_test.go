@@ -9,9 +9,9 @@ import (
 func TestArrows(t *testing.T) {
 	arrows.Check(t, arrows.Allow{
 		Internal: []string{
-			"audit", "consumer", "consumer/pgxlease", "devvault", "epochkv", "events", "events/journal", "handover", "handover/document", "handover/verify", "handover/wire",
+			"audit", "consumer", "consumer/pgxlease", "consumer/sessions", "devvault", "epochkv", "events", "events/journal", "handover", "handover/document", "handover/verify", "handover/wire",
 			"internal/failpoint", "internal/pgserver", "internal/process", "leasecore", "ledger", "projector", "secret", "service", "service/api",
-			"service/config", "story", "vault",
+			"service/config", "snapshot", "story", "vault",
 		},
 		External: []string{"*"},
 		Why:      "cmd wires; it brings nothing of the tests, the simulator or the harness into the program.",
