@@ -17,11 +17,11 @@ import (
 
 // loadDefinitions reads a scope's definitions file under every rule there is.
 func loadDefinitions(cfg *config.Config, scope string) (*config.Definitions, error) {
-	return cfg.LoadDefinitions(scope, everyRule()...)
+	return cfg.LoadDefinitions(scope, definitionRules()...)
 }
 
-// everyRule has the second looks at a definitions file by who will use it.
-func everyRule() []config.Option {
+// definitionRules are what a definitions file is held to beside its form.
+func definitionRules() []config.Option {
 	return []config.Option{
 		config.CheckVerifier(func(v events.Verifier) error { return verify.Check(verifierSpec(v)) }),
 		config.CheckDocument(checkText, checkDocument),
@@ -81,10 +81,15 @@ func (t *term) applyFile(ctx context.Context) (string, error) {
 // this instance has does not matter: what the log says is in force.
 func (t *term) applySent(ctx context.Context, sent api.Definitions) (string, error) {
 	cfg := t.svc.cfg
-	defs, err := config.ParseDefinitions(sent.File, sent.Content, cfg.VaultNames(),
-		append(everyRule(), config.InsecureConsumers(cfg.InsecureConsumers))...)
+	defs, err := config.ParseDefinitions(sent.File, sent.Content, cfg.VaultNames(), append(definitionRules(), config.InsecureConsumers(cfg.InsecureConsumers))...)
 	if err != nil {
 		return "", err
+	}
+	for name, def := range defs.Leases {
+		// Who may ask for an operation in NATS must not run programs here.
+		if def.Verifier != nil && len(def.Verifier.Command) > 0 {
+			return "", defs.Refuse(name, "its verifier runs a command, which only the service's own file may name; put the file there, and run leasesvc apply without it")
+		}
 	}
 	return t.applyAll(ctx, defs, operator(api.OpApply))
 }

@@ -123,7 +123,7 @@ func (p *Permissions) service(o PermissionOptions) {
 	p.Publish = append(p.Publish, "$O."+snapshot.Bucket+".>", "$JS.API.STREAM.PURGE.OBJ_"+snapshot.Bucket)
 	for _, name := range []string{o.Stream, "KV_" + epochkv.DefaultBucket, "KV_" + handover.BlobsBucket, "OBJ_" + snapshot.Bucket} {
 		p.stream(name)
-		p.Publish = append(p.Publish, "$JS.API.DIRECT.GET."+name+".>")
+		p.Publish = append(p.Publish, "$JS.API.DIRECT.GET."+name, "$JS.API.DIRECT.GET."+name+".>")
 		if o.Create {
 			p.Publish = append(p.Publish, "$JS.API.STREAM.CREATE."+name, "$JS.API.STREAM.UPDATE."+name)
 		}
