@@ -166,3 +166,118 @@ func TestValuesOutOfRangeAreNamed(t *testing.T) {
 		t.Error("no text")
 	}
 }
+
+// retiredAt gives how long after now lease 1 is retired, to the second.
+func retiredAfter(t *testing.T, w *world) time.Duration {
+	t.Helper()
+	began := w.now
+	for range 200 {
+		for _, e := range w.pass(time.Second) {
+			if e.Type() == events.TypeRetired && e.Lease == 1 {
+				return w.now.Sub(began)
+			}
+		}
+	}
+	t.Fatalf("lease 1 is never retired:\n%s", w.state.Print())
+	return 0
+}
+
+func goodFor(seconds int64) setting {
+	return func(d *events.Definition) { d.GoodFor, d.RetireAfter = events.WholeSeconds(seconds), events.WholeSeconds(1) }
+}
+
+// TestPromisesCountFromWhenTheCommitIsKnown: until then readers were promised the
+// lease before.
+func TestPromisesCountFromWhenTheCommitIsKnown(t *testing.T) {
+	w := underway(t, goodFor(5))
+	w.rotate()
+	w.offer(2)
+	w.state.Installed(orders, w.now.Add(3*time.Second))
+	if d := retiredAfter(t, w); d != 8*time.Second {
+		t.Errorf("retired after %s", d)
+	}
+}
+
+// TestPromisesOfALowerGoodForCountFromWhenItIsKnown, and the longest counts where
+// there were several.
+func TestPromisesOfALowerGoodForCountFromWhenItIsKnown(t *testing.T) {
+	w := underway(t, goodFor(30))
+	w.define1(goodFor(10))
+	w.state.Redefined(orders, w.now.Add(4*time.Second))
+	w.define1(goodFor(2))
+	w.state.Redefined(orders, w.now.Add(5*time.Second))
+	w.rotate()
+	w.offer(2)
+	if d := retiredAfter(t, w); d != 35*time.Second {
+		t.Errorf("retired after %s", d)
+	}
+	w.state.Redefined("unheard-of", w.now)
+}
+
+// TestPromisesOfADeposedHolderLastAsLongAsItsOverlap: it may not know yet.
+func TestPromisesOfADeposedHolderLastAsLongAsItsOverlap(t *testing.T) {
+	w := underway(t, goodFor(5))
+	w.append(events.Event{ID: "taken", Scope: "prod", Name: events.EpochName, Epoch: w.state.Epoch + 1, Time: w.now,
+		Data: &events.Opened{Holder: "b", Overlap: events.WholeSeconds(3)}})
+	w.rotate()
+	w.offer(2)
+	if d := retiredAfter(t, w); d != 8*time.Second {
+		t.Errorf("retired after %s", d)
+	}
+}
+
+// TestPromisesOfTheHolderBeforeEndAfterTheEpochBegan: its readers saw the commit
+// by then at the latest.
+func TestPromisesOfTheHolderBeforeEndAfterTheEpochBegan(t *testing.T) {
+	w := underway(t, goodFor(5))
+	w.rotate()
+	w.offer(2)
+	w.now = w.now.Add(3 * time.Second)
+	w.takeOver()
+	if d := retiredAfter(t, w); d != 5*time.Second {
+		t.Errorf("retired after %s", d)
+	}
+}
+
+// TestWaitsTellsWhetherAnOutageHoldsWorkUp, of the very connection.
+func TestWaitsTellsWhetherAnOutageHoldsWorkUp(t *testing.T) {
+	w := underway(t)
+	waits := func(vault string) bool { return w.name().Waits(vault) }
+	if waits("main") {
+		t.Error("nothing failed")
+	}
+	w.rotate()
+	w.do(leasecore.AcquireDone{Name: orders, Lease: 2, Err: went("transient")})
+	if !waits("main") || waits("second") {
+		t.Error("an acquisition waits for its retry")
+	}
+	w = underway(t)
+	w.pass(300 * time.Second)
+	w.do(w.notRenewed(1, went("transient")))
+	if !waits("main") || waits("second") {
+		t.Error("a renewal waits for its retry")
+	}
+}
+
+// TestL26_JoiningTakesOverAllThatIsKnown of the lease in Vault.
+func TestL26_JoiningTakesOverAllThatIsKnown(t *testing.T) {
+	w := begin(t)
+	w.activate(1, id("X"), guarded, unrenewable, ttl("1234"))
+	w.pass(7 * time.Second)
+	w.do(adoption(w, "X"))
+	a, b := w.lease(1), w.lease(2)
+	if !b.GrantedAt.Equal(a.GrantedAt) || b.TTL != a.TTL || b.Renewable != a.Renewable || b.Short != a.Short ||
+		b.Guard != a.Guard || !b.GuardAt.Equal(a.GuardAt) || b.GuardTTL != a.GuardTTL || b.GuardExtended != a.GuardExtended {
+		t.Errorf("%+v\n%+v", a, b)
+	}
+}
+
+// TestL42_ARefusedUpdateIsRecorded with the revision that it would have been.
+func TestL42_ARefusedUpdateIsRecorded(t *testing.T) {
+	w := underway(t)
+	evs := w.do(leasecore.RejectDocument{Name: "app", Expected: 3, Failure: events.Failure{Kind: "busy", Message: "a hand-over"}})
+	r, ok := evs[0].Data.(*events.Rejected)
+	if !ok || r.Revision != 4 || r.Kind != "busy" || r.Message != "a hand-over" || evs[0].Name != "app" || evs[0].Lease != 0 {
+		t.Errorf("%+v", evs[0])
+	}
+}
