@@ -183,7 +183,9 @@ func retiredAfter(t *testing.T, w *world) time.Duration {
 }
 
 func goodFor(seconds int64) setting {
-	return func(d *events.Definition) { d.GoodFor, d.RetireAfter = events.WholeSeconds(seconds), events.WholeSeconds(1) }
+	return func(d *events.Definition) {
+		d.GoodFor, d.RetireAfter = events.WholeSeconds(seconds), events.WholeSeconds(1)
+	}
 }
 
 // TestPromisesCountFromWhenTheCommitIsKnown: until then readers were promised the
