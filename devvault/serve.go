@@ -3,6 +3,7 @@ package devvault
 import (
 	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -15,6 +16,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.traffic.enter() {
 		panic(http.ErrAbortHandler)
 	}
+	// Read to its end whatever the method is: only then the connection is watched,
+	// so that a fault that waits for the client to go away sees it go.
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	if err != nil {
+		s.traffic.active.Done()
+		panic(http.ErrAbortHandler)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
 	entry := s.entryFor(r)
 	defer func() { s.traffic.leave(entry) }()
 	w.Header().Set("Cache-Control", "no-store")

@@ -42,7 +42,7 @@ func newVaultConn(name string, cfg config.Vault, log *slog.Logger, back func()) 
 	if cfg.GuardRole == "" {
 		v.unguarded = "no guard_role is configured"
 	}
-	settings.Logger = v.log
+	settings.Logger = log // its lines name the connection themselves
 	settings.OnCircuit = func(c vault.Circuit) {
 		if !c.Out {
 			back()

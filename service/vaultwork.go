@@ -64,6 +64,13 @@ func failed(err error) *leasecore.Failed {
 	return f
 }
 
+// mayStillDoIt tells whether Vault may be at it still: no answer came, or that of a
+// gateway.
+func mayStillDoIt(err error) bool {
+	var e *vault.Error
+	return errors.As(err, &e) && e.OutcomeUnknown && (e.Status == 0 || e.Status >= 500)
+}
+
 // acquire makes a guard, reads the credential under it exactly once (P5), and
 // seals the values away. Whatever may be left in Vault is told with a failure.
 func (j *job) acquire(ctx context.Context) (request, bool) {
@@ -98,6 +105,11 @@ func (j *job) acquire(ctx context.Context) (request, bool) {
 	failpoint.Hit(failpoint.CredentialRead)
 	if err != nil {
 		done.Err = failed(err)
+		if mayStillDoIt(err) {
+			// Vault may still be at it. A guard that is revoked meanwhile would leave
+			// the lease that comes then to nobody: this one is left to end by itself.
+			done.Guard = ""
+		}
 		return request{command: done}, ctx.Err() == nil
 	}
 	done.Grant, err = j.seal(ctx, grant, guard)

@@ -96,7 +96,7 @@ func (c *Client) denied(rq request, r *refusal) *Error {
 
 // outcomeOf tells what the end of a call says of the server.
 func outcomeOf(ctx context.Context, rq request, got answer, err error) outcome {
-	o := outcome{verdict: saysAlive, about: rq.path + " " + rq.mount}
+	o := outcome{verdict: saysAlive, mount: rq.mountName()}
 	var e *Error
 	if !errors.As(err, &e) {
 		if got.foreign() {

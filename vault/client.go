@@ -30,6 +30,8 @@ type Client struct {
 	gate   *gate
 	stats  stats
 
+	lingering *lingering
+
 	forbidden chan struct{} // our token was refused; Run looks at it
 	pace      pace
 
@@ -58,6 +60,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	c := &Client{cfg: cfg, method: m, tls: cert, forbidden: make(chan struct{}, 1), pace: defaultPace}
 	c.gate = newGate(cfg.Limits, c.circuitMoved)
+	c.lingering = newLingering()
 	if c.pooled, err = c.newAPIClient(tlsConfig, true); err != nil {
 		return nil, err
 	}
@@ -68,9 +71,11 @@ func New(cfg Config) (*Client, error) {
 }
 
 // Close drops idle connections and ends the waiting of calls that wait for their
-// turn (KindCanceled). Calls that run are not touched.
+// turn (KindCanceled). Calls that run are not touched; reads that their callers
+// gave up are broken off.
 func (c *Client) Close() {
 	c.gate.stop()
+	c.lingering.close()
 	for _, t := range c.transports {
 		t.CloseIdleConnections()
 	}

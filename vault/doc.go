@@ -27,6 +27,10 @@
 //     when a connection that it kept alive is dropped (P5, C30). The one
 //     exception takes no effect: a 307 of a standby is followed once. Logins and
 //     the unwrapping of a secret id are sent once too.
+//   - A read under a guard that a deadline or the caller gives up is not broken
+//     off: a server that is, in the middle of it, can leave an account without a
+//     lease. It goes on until shortly before its guard's end, or until
+//     [Client.Close]. So such a guard is left to expire, not revoked.
 //   - An [Error] with OutcomeUnknown set means that the request may have taken
 //     effect unseen. Without it, the server was never asked, or itself said no.
 //   - Lease durations are read from the JSON text, never through a float or an
@@ -41,7 +45,7 @@
 //     none, in the order that [Client.Login] gives, unless [Config.Override] puts
 //     it in. In particular no proxy is taken from it.
 //   - While the server is out (unreachable, sealed, standing by, a gateway without
-//     a server, or six doubtful answers in a row from three paths) calls fail at
+//     a server, or six doubtful answers in a row from three mounts) calls fail at
 //     once with Error.NotSent, and one call at a time probes. After it, calls go
 //     by urgency, bounded, and at a growing rate (C13). One path that fails does
 //     not put the server out (C45).
@@ -59,8 +63,8 @@
 //
 // # Concurrency
 //
-// A [Client] may be used by any number of goroutines. It starts none: Run is the
-// caller's, and probes are made by the calls themselves (a timer's short callback
+// A [Client] may be used by any number of goroutines. It starts one for each read
+// under a guard, which ends with the read or with Close: Run is the caller's, and probes are made by the calls themselves (a timer's short callback
 // lets waiting calls go when a rate allows). At most one Run at a time. Calls that
 // wait for their turn end with their context.
 //

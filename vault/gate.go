@@ -35,11 +35,13 @@ const (
 	saysOut                    // no connection, sealed, standing by, a gateway without a server
 )
 
-// A server is out when doubts follow each other without an answer between them:
-// one path that fails never gets there (C45).
+// A server is out when doubts follow each other without an answer between them,
+// and are about so many mounts, or about a mount and what the server does itself
+// (tokens): an engine whose database is down never gets there, however many
+// leases it fails for (C39, C45).
 const (
-	doubtsOut     = 6
-	doubtfulPaths = 3
+	doubtsOut      = 6
+	doubtfulMounts = 3
 )
 
 // outcome is the end of a call.
@@ -47,7 +49,7 @@ type outcome struct {
 	verdict    verdict
 	kind       Kind
 	retryAfter time.Duration
-	about      string // which path and mount, to tell one failing path from all
+	mount      string // what it was about, to tell one failing engine from all
 }
 
 // pass lets a call through, or says why not.
@@ -187,16 +189,21 @@ func (g *gate) end(p pass, o outcome, now time.Time) {
 		g.goOut(o.kind, now)
 	case o.verdict == saysDoubt:
 		g.doubts++
-		if len(g.doubtful) < doubtfulPaths {
-			g.doubtful[o.about] = true
+		if len(g.doubtful) < doubtfulMounts {
+			g.doubtful[o.mount] = true
 		}
-		if g.doubts >= doubtsOut && len(g.doubtful) >= doubtfulPaths {
+		if g.doubts >= doubtsOut && g.allAreDoubtful() {
 			g.goOut(o.kind, now)
 		}
 	case o.verdict == saysAlive:
 		g.failed = 0
 		g.trust()
 	}
+}
+
+func (g *gate) allAreDoubtful() bool {
+	itself := g.doubtful[""] || g.doubtful["auth"] || g.doubtful["sys"]
+	return len(g.doubtful) >= doubtfulMounts || itself && len(g.doubtful) > 1
 }
 
 func (g *gate) trust() {

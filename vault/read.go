@@ -92,6 +92,7 @@ func (c *Client) Read(ctx context.Context, path string, g *Guard, opts ReadOptio
 			return Grant{}, c.invalid(op, path, errors.New("the guard has no token"))
 		}
 		rq.token, rq.own, rq.until = g.Token, false, g.SentAt.Add(g.TTL.Std())
+		rq.linger = rq.until.Add(-guardReserve)
 	} else {
 		expires = c.Token().Expires
 	}

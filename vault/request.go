@@ -41,6 +41,12 @@ type request struct {
 	// once: at most one request may take effect (P5); otherwise a 412 is
 	// repeated and Go may repeat a GET.
 	once bool
+	// linger: given up before then, it is left to go on to its end, since a server
+	// that is broken off in the middle can leave an account without a lease. Zero:
+	// it is broken off.
+	linger time.Time
+	// arrives, when not nil, is set once a connection was had.
+	arrives *atomic.Bool
 	// look: a look-up, repeated on 412.
 	look bool
 	// own: sent with our own token, whose refusal Run is told of.
@@ -55,6 +61,9 @@ const (
 // attempt sends rq under its own deadline inside ctx and gives a 2xx answer, or
 // an [Error], with the answer if it was a definite refusal.
 func (c *Client) attempt(ctx context.Context, rq request) (answer, error) {
+	if rq.linger.After(time.Now()) {
+		return c.toItsEnd(ctx, rq)
+	}
 	opCtx, cancel := context.WithTimeout(ctx, c.cfg.OpTimeout)
 	defer cancel()
 	for n := 0; ; n++ {
@@ -130,7 +139,11 @@ func (c *Client) send(ctx, opCtx context.Context, rq request) (answer, error) {
 	for followed := false; ; followed = true {
 		from := *r.URL
 		c.stats.count(func(is *Stats) { is.Requests++ })
-		resp, sent, err := exchange(opCtx, client, r)
+		got := rq.arrives
+		if got == nil {
+			got = &atomic.Bool{}
+		}
+		resp, sent, err := exchange(opCtx, client, r, got)
 		if resp == nil {
 			return answer{}, c.unanswered(ctx, opCtx, rq, sent, err)
 		}
@@ -165,10 +178,9 @@ func (c *Client) send(ctx, opCtx context.Context, rq request) (answer, error) {
 	}
 }
 
-// exchange sends r once. sent tells whether a connection was had, after which
-// the request may have arrived.
-func exchange(ctx context.Context, client *api.Client, r *api.Request) (resp *api.Response, sent bool, err error) {
-	var got atomic.Bool
+// exchange sends r once. sent, and got, tell whether a connection was had, after
+// which the request may have arrived.
+func exchange(ctx context.Context, client *api.Client, r *api.Request, got *atomic.Bool) (resp *api.Response, sent bool, err error) {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { got.Store(true) },
 	})
