@@ -70,7 +70,7 @@ func agentClient(ctx context.Context, cfg *config.Agent) (*consumer.Client, erro
 		if err != nil {
 			return nil, cfg.Refuse("seed_file", "it can't be read: %v", err)
 		}
-		o.Seed = secret.New(strings.TrimSpace(string(seed)))
+		o.Seed = secret.New(trimmed(seed))
 	}
 	client, err := consumer.Connect(ctx, o)
 	if err != nil {
@@ -78,6 +78,9 @@ func agentClient(ctx context.Context, cfg *config.Agent) (*consumer.Client, erro
 	}
 	return client, nil
 }
+
+// trimmed gives a file's one line.
+func trimmed(file []byte) string { return strings.TrimSpace(string(file)) }
 
 // instanceName makes an instance's name of the host's.
 func instanceName() string {

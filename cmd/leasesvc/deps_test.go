@@ -9,7 +9,7 @@ import (
 func TestArrows(t *testing.T) {
 	arrows.Check(t, arrows.Allow{
 		Internal: []string{
-			"agent", "agent/child", "agent/file", "agent/hook", "agent/render", "audit", "consumer", "consumer/pgxlease", "consumer/sessions",
+			"agent", "agent/child", "agent/file", "agent/hook", "agent/render", "audit", "consumer", "consumer/conformance", "consumer/consumertest", "consumer/pgxlease", "consumer/sessions",
 			"devvault", "epochkv", "events", "events/journal", "handover", "handover/document", "handover/verify", "handover/wire",
 			"internal/failpoint", "internal/pgserver", "internal/process", "leasecore", "ledger", "projector", "secret", "service", "service/api",
 			"service/config", "snapshot", "story", "vault",

@@ -38,36 +38,37 @@ type usageError struct{ error }
 func (e usageError) Unwrap() error { return e.error }
 
 type cli struct {
-	Dev         devCmd         `cmd:"" help:"Run everything in one process, with a demo application: NATS, a Vault of its own, and a rotation every few seconds."`
-	Serve       serveCmd       `cmd:"" help:"Run the service."`
-	Status      statusCmd      `cmd:"" help:"Show who leads, since when, and what needs a person's eye."`
-	Leases      leasesCmd      `cmd:"" help:"List the names and their leases."`
-	Get         getCmd         `cmd:"" help:"Read a credential, or one value of it."`
-	Rotate      rotateCmd      `cmd:"" help:"Acquire a successor of a name's active lease and hand it over."`
-	Revoke      revokeCmd      `cmd:"" help:"Take a name's active lease away at once, whoever uses it."`
-	Reissue     reissueCmd     `cmd:"" help:"Acquire successors of all active leases, for when a parent token died with its leases."`
-	Adopt       adoptCmd       `cmd:"" help:"Take over a lease that was obtained elsewhere; its values come from standard input."`
-	StepDown    stepDownCmd    `cmd:"" name:"step-down" help:"Give a scope to a standby."`
-	Shutdown    shutdownCmd    `cmd:"" help:"Revoke every lease of a scope and leave it alone."`
-	Apply       applyCmd       `cmd:"" help:"Put a definitions file in force, or have the service read its own again."`
-	Diff        diffCmd        `cmd:"" help:"Compare a definitions file with what is in force."`
-	Explain     explainCmd     `cmd:"" help:"Tell why a name is in its state: its story from the log, what comes next and when."`
-	At          atCmd          `cmd:"" help:"Show the leases as they were at a time."`
-	Who         whoCmd         `cmd:"" help:"Tell which lease a user name or lease id belongs to, and which consumers had it, from when to when."`
-	Document    documentCmd    `cmd:"" help:"Read and change settings documents."`
-	Agent       agentCmd       `cmd:"" help:"Keep files and applications on credentials and documents that rotate."`
-	Run         runCmd         `cmd:"" help:"Run a command with credentials in its environment, and end as it does."`
-	Events      eventsCmd      `cmd:"" help:"Read the log."`
-	Ledger      ledgerCmd      `cmd:"" help:"Add up what credentials were out there: granted, in use, in overlap, exposed; by name, path or consumer."`
-	VerifyLog   verifyLogCmd   `cmd:"" name:"verify-log" help:"Check the whole log as an auditor would, and name the first violation."`
-	Config      configCmd      `cmd:"" help:"Check a configuration, or show an example."`
-	Doctor      doctorCmd      `cmd:"" help:"Look at Vault, NATS, clocks, keys and files, and say what is wrong and what to do."`
-	VaultPolicy vaultPolicyCmd `cmd:"" name:"vault-policy" help:"Print the commands that set up Vault or OpenBao for the definitions."`
-	NATSSetup   natsSetupCmd   `cmd:"" name:"nats-setup" help:"Print the commands that create the streams in NATS, for services that may not."`
-	Permissions permissionsCmd `cmd:"" help:"Print the NATS permissions of service, consumer, operator and auditor."`
-	SealKey     sealKeyCmd     `cmd:"" name:"seal-key" help:"Make a seal key."`
-	Completion  completionCmd  `cmd:"" help:"Print a script that completes commands and flags in bash, zsh or fish."`
-	Version     versionCmd     `cmd:"" help:"Show the version."`
+	Dev         devCmd           `cmd:"" help:"Run everything in one process, with a demo application: NATS, a Vault of its own, and a rotation every few seconds."`
+	Serve       serveCmd         `cmd:"" help:"Run the service."`
+	Status      statusCmd        `cmd:"" help:"Show who leads, since when, and what needs a person's eye."`
+	Leases      leasesCmd        `cmd:"" help:"List the names and their leases."`
+	Get         getCmd           `cmd:"" help:"Read a credential, or one value of it."`
+	Rotate      rotateCmd        `cmd:"" help:"Acquire a successor of a name's active lease and hand it over."`
+	Revoke      revokeCmd        `cmd:"" help:"Take a name's active lease away at once, whoever uses it."`
+	Reissue     reissueCmd       `cmd:"" help:"Acquire successors of all active leases, for when a parent token died with its leases."`
+	Adopt       adoptCmd         `cmd:"" help:"Take over a lease that was obtained elsewhere; its values come from standard input."`
+	StepDown    stepDownCmd      `cmd:"" name:"step-down" help:"Give a scope to a standby."`
+	Shutdown    shutdownCmd      `cmd:"" help:"Revoke every lease of a scope and leave it alone."`
+	Apply       applyCmd         `cmd:"" help:"Put a definitions file in force, or have the service read its own again."`
+	Diff        diffCmd          `cmd:"" help:"Compare a definitions file with what is in force."`
+	Explain     explainCmd       `cmd:"" help:"Tell why a name is in its state: its story from the log, what comes next and when."`
+	At          atCmd            `cmd:"" help:"Show the leases as they were at a time."`
+	Who         whoCmd           `cmd:"" help:"Tell which lease a user name or lease id belongs to, and which consumers had it, from when to when."`
+	Document    documentCmd      `cmd:"" help:"Read and change settings documents."`
+	Agent       agentCmd         `cmd:"" help:"Keep files and applications on credentials and documents that rotate."`
+	Check       consumerCheckCmd `cmd:"" name:"consumer-check" help:"Play the service against a consumer written in any language, and say which rules of the protocol it keeps."`
+	Run         runCmd           `cmd:"" help:"Run a command with credentials in its environment, and end as it does."`
+	Events      eventsCmd        `cmd:"" help:"Read the log."`
+	Ledger      ledgerCmd        `cmd:"" help:"Add up what credentials were out there: granted, in use, in overlap, exposed; by name, path or consumer."`
+	VerifyLog   verifyLogCmd     `cmd:"" name:"verify-log" help:"Check the whole log as an auditor would, and name the first violation."`
+	Config      configCmd        `cmd:"" help:"Check a configuration, or show an example."`
+	Doctor      doctorCmd        `cmd:"" help:"Look at Vault, NATS, clocks, keys and files, and say what is wrong and what to do."`
+	VaultPolicy vaultPolicyCmd   `cmd:"" name:"vault-policy" help:"Print the commands that set up Vault or OpenBao for the definitions."`
+	NATSSetup   natsSetupCmd     `cmd:"" name:"nats-setup" help:"Print the commands that create the streams in NATS, for services that may not."`
+	Permissions permissionsCmd   `cmd:"" help:"Print the NATS permissions of service, consumer, operator and auditor."`
+	SealKey     sealKeyCmd       `cmd:"" name:"seal-key" help:"Make a seal key."`
+	Completion  completionCmd    `cmd:"" help:"Print a script that completes commands and flags in bash, zsh or fish."`
+	Version     versionCmd       `cmd:"" help:"Show the version."`
 }
 
 func main() { os.Exit(run()) }

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -24,9 +23,18 @@ type State struct {
 	Values wire.Values
 }
 
+// T is what a [Holder] needs of a test; [testing.TB] has it.
+type T interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Cleanup(func())
+}
+
 // Holder plays the holder of a scope.
 type Holder struct {
-	t       testing.TB
+	t       T
 	nc      *nats.Conn
 	scope   string
 	keys    *handover.Keys
@@ -50,7 +58,7 @@ type Holder struct {
 
 // Start begins to hold the scope, with an epoch of 1 and no names. Consumers
 // without a key are accepted until [Holder.Allow] is called.
-func Start(t testing.TB, nc *nats.Conn, scope string) *Holder {
+func Start(t T, nc *nats.Conn, scope string) *Holder {
 	t.Helper()
 	seed, err := handover.NewSeed()
 	if err != nil {
@@ -60,6 +68,12 @@ func Start(t testing.TB, nc *nats.Conn, scope string) *Holder {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return StartWith(t, nc, scope, keys)
+}
+
+// StartWith is [Start] with keys that consumers may have pinned already.
+func StartWith(t T, nc *nats.Conn, scope string, keys *handover.Keys) *Holder {
+	t.Helper()
 	h := &Holder{t: t, nc: nc, scope: scope, keys: keys, changed: make(chan struct{}), epoch: 1, sequence: 100,
 		names: map[string]State{}, allowed: map[string]string{}, insecure: true,
 		registered: map[string]map[string]handover.Registration{}, goodFor: 30 * time.Second}
