@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -61,6 +62,11 @@ type Service struct {
 	vaults    map[string]*vaultConn
 	scopes    map[string]*scope
 	presence  *nats.Subscription
+	// lookers counts the scopes of which a standby asks who serves them.
+	lookers atomic.Int64
+	ahead   chan ahead
+
+	beforeFeed func() // tests: holds the followers up
 }
 
 // FencedError ends Run where exit_on_fence is set: the instance was fenced
@@ -90,7 +96,10 @@ func New(cfg *config.Config, opts Options) (*Service, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Service{cfg: cfg, opts: opts, log: opts.Logger, clock: newClock(), savePace: defaultSavePace, vaults: map[string]*vaultConn{}, scopes: map[string]*scope{}}
+	s := &Service{
+		cfg: cfg, opts: opts, log: opts.Logger, clock: newClock(), savePace: defaultSavePace,
+		vaults: map[string]*vaultConn{}, scopes: map[string]*scope{}, ahead: make(chan ahead, aheadQueue),
+	}
 	s.started = s.clock.Now()
 	seed, err := sealSeed(cfg)
 	if err != nil {
@@ -150,8 +159,20 @@ func (s *Service) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	stopReads := func() {
+		for _, sc := range s.scopes {
+			sc.reads.stop()
+		}
+	}
 
+	defer stopReads()
 	next := s.restoreFollowers(ctx)
+	for _, sc := range s.scopes {
+		if err := sc.reads.start(base); err != nil {
+			return err
+		}
+	}
+
 	background, bctx := errgroup.WithContext(base)
 	leading, lctx := errgroup.WithContext(ctx)
 	background.Go(func() error { return s.passHints(bctx, hints) })
@@ -160,10 +181,14 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	background.Go(func() error { return s.followAll(bctx, next) })
 	background.Go(func() error { return s.heartbeat(bctx) })
+	for range aheadAtOnce {
+		background.Go(func() error { return s.readsAhead(bctx) })
+	}
 	for _, sc := range s.scopes {
 		leading.Go(func() error { return sc.run(lctx, base) })
 	}
 	err = leading.Wait()
+	stopReads()
 	stop, cancelStop := context.WithTimeout(base, s.cfg.OperationTimeout.Duration())
 	defer cancelStop()
 	if herr := s.cells.StopHolder(stop); herr != nil {
