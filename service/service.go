@@ -181,6 +181,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	background.Go(func() error { return s.followAll(bctx, next) })
 	background.Go(func() error { return s.heartbeat(bctx) })
+	background.Go(func() error { return s.listen(bctx) })
 	for range aheadAtOnce {
 		background.Go(func() error { return s.readsAhead(bctx) })
 	}
@@ -351,6 +352,20 @@ func (s *Service) heartbeat(ctx context.Context) error {
 		}
 		select {
 		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// listen has the end of another holder show sooner (E22).
+func (s *Service) listen(ctx context.Context) error {
+	tick := time.NewTicker(s.cfg.Heartbeat.Duration() / 2)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			s.cells.Listen(ctx)
 		case <-ctx.Done():
 			return nil
 		}
