@@ -202,15 +202,22 @@ func (c *Cells) StopHolder(ctx context.Context) error {
 // on the monotonic clock and on the wall clock. Otherwise *Fenced, ErrNoHolder
 // or ErrStale. It asks nobody.
 func (c *Cells) FreshEnough(now time.Time) error {
-	me, err := c.holder()
-	if err != nil {
-		return err
-	}
-	mono, wall := now.Sub(me.sent), now.Round(0).Sub(me.sent.Round(0))
-	if age := max(mono, wall); age >= c.QuietWindow() {
+	age, err := c.RenewalAge(now)
+	if err == nil && age >= c.QuietWindow() {
 		return fmt.Errorf("last renewal sent %s ago, quiet window %s: %w", age, c.QuietWindow(), ErrStale)
 	}
-	return nil
+	return err
+}
+
+// RenewalAge is how long before now our last successful renewal was sent: the
+// more of what the monotonic and the wall clock say. *Fenced or ErrNoHolder when
+// we hold nothing. It asks nobody.
+func (c *Cells) RenewalAge(now time.Time) (time.Duration, error) {
+	me, err := c.holder()
+	if err != nil {
+		return 0, err
+	}
+	return max(now.Sub(me.sent), now.Round(0).Sub(me.sent.Round(0))), nil
 }
 
 // RenewedAt gives when our last renewal was sent, with its monotonic reading; it

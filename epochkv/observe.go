@@ -124,6 +124,52 @@ func (c *Cells) silent(ctx context.Context, w *watched, holder, token string) bo
 	return false
 }
 
+// Listen asks the presence subjects of the holders that are being watched, in
+// between the claim steps: call it every half a heartbeat. The first "no
+// responders" (E22) is heard sooner so, and half a heartbeat is gained of the two
+// that a holder's end may take to show. It deposes nobody: the second question,
+// at least a heartbeat later, is a claim step's, which has read the token before;
+// an answer to a question of Listen's, too, makes the first one count no more.
+func (c *Cells) Listen(ctx context.Context) {
+	if c.cfg.Presence == nil {
+		return
+	}
+	c.mu.Lock()
+	all := make(map[string]*watched, len(c.watched))
+	for holder, w := range c.watched {
+		all[holder] = w
+	}
+	c.mu.Unlock()
+	for holder, w := range all {
+		select {
+		case w.lock <- struct{}{}:
+			c.listen(ctx, w, holder)
+			<-w.lock
+		default: // a claim step asks right now
+		}
+	}
+}
+
+// listen asks one holder. The lock of w is held.
+func (c *Cells) listen(ctx context.Context, w *watched, holder string) {
+	if w.read.IsZero() || c.cfg.now().Sub(w.read) > 2*c.cfg.Heartbeat || !w.there || w.cell.State != HolderLive {
+		return // nobody stands by for it
+	}
+	first := w.silentSince.IsZero()
+	_ = c.silent(ctx, w, holder, strconv.FormatUint(w.rev, 10)) // what it means is the next step's to say
+	if w.silentSince.IsZero() || !first {
+		return
+	}
+	// It may have renewed since we read its token: what must not move from now on
+	// is the token as it is now.
+	cell, rev, err := c.readHolder(ctx, holder)
+	if err != nil || cell.State != HolderLive || cell.Incarnation != w.cell.Incarnation {
+		w.silentSince = time.Time{}
+		return
+	}
+	w.silentToken = strconv.FormatUint(rev, 10)
+}
+
 // next is how long the following step should wait: a heartbeat, or until the
 // second question of E22 counts.
 func (c *Cells) next(w *watched) time.Duration {

@@ -43,7 +43,9 @@ func apply(t target, e *events.Event) error {
 func applyOpened(t target, e *events.Event, d *events.Opened) {
 	h := t.head()
 	if e.Epoch != h.Epoch {
-		h.OpenedAt, h.Began, h.Overlap = e.Time, e.Seq, d.Overlap.Duration()
+		// A deposed holder's readers don't end with the next epoch.
+		still := h.OpenedAt.Add(h.Overlap).Sub(e.Time)
+		h.OpenedAt, h.Began, h.Overlap = e.Time, e.Seq, max(d.Overlap.Duration(), still, 0)
 		for _, name := range h.Lowered {
 			// The holder before may not have known of its own definition to the end.
 			if n := t.edit(name); n != nil && n.PromisedFor > 0 {

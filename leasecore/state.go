@@ -21,7 +21,7 @@ type Head struct {
 	OpenedAt time.Time
 	Began    uint64
 	// Overlap is how long after OpenedAt a deposed holder may still answer
-	// readers.
+	// readers, of this epoch's beginning or of an earlier one's.
 	Overlap time.Duration
 	// LastSeq is the sequence of the last applied event.
 	LastSeq uint64
@@ -60,6 +60,11 @@ type State struct {
 	// redefined holds, per name, until when the promises last that were made
 	// before a definition with a lower good_for was known to be in the log.
 	redefined map[string]time.Time
+	// took is when this holder knew its epoch to be opened in the log. What was
+	// committed before was committed by then, which the time that the opening
+	// event was stamped with does not say: an append of the holder before may
+	// have landed between the two. It is memory as well.
+	took time.Time
 	// back holds, per Vault connection, when it was last seen to be back after
 	// an outage. It is memory as well.
 	back map[string]time.Time
@@ -163,6 +168,10 @@ func (s *State) Installed(name string, at time.Time) {
 	}
 }
 
+// Took remembers when this holder knew its epoch to be opened in the log. Like
+// [State.Confirm] it is no event.
+func (s *State) Took(at time.Time) { s.took = at }
+
 // VaultBack remembers that a Vault connection works again: what failed before,
 // because it was out, is due at once.
 func (s *State) VaultBack(vault string, at time.Time) { s.back[vault] = at }
@@ -194,7 +203,7 @@ func (s *State) promised(n *Name, l *Lease) time.Time {
 		since = latest(since, s.installed[n.Name])
 	}
 	if l.GateN < s.Began {
-		since = latest(since, s.OpenedAt)
+		since = latest(since, s.OpenedAt, s.took)
 	}
 	if s.Overlap > 0 {
 		since = latest(since, s.OpenedAt.Add(s.Overlap))

@@ -287,7 +287,11 @@ func (t *term) bring(state *leasecore.State, name string, now time.Time, panicke
 			t.agenda.set(name, now.Add(afterPanic), true)
 		}
 	}()
-	t.views.publish(state, name, now)
+	if t.views.publish(state, name, now) && t.views.get(name).committed() {
+		// Until now readers were given the lease before.
+		state.Installed(name, t.svc.clock.Now())
+		t.readAhead(name)
+	}
 	t.documents.touched(name)
 	t.work.sync(name, state.Owed(name, now))
 	// From when the batch was gathered: what became due since is due at once.

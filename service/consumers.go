@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go/micro"
@@ -20,7 +21,7 @@ import (
 // tell answers with a message of the protocol, or refuses with one.
 func (e *endpoints) tell(r micro.Request, body []byte, err error) {
 	if err != nil {
-		refusal := e.refusal(err)
+		refusal := refusal(e.term.log, err)
 		if body, err = wire.Encode(refusal); err != nil {
 			e.term.log.Error("a refusal could not be encoded", "error", err)
 			return
@@ -32,7 +33,7 @@ func (e *endpoints) tell(r micro.Request, body []byte, err error) {
 }
 
 // refusal says an error in the protocol's words.
-func (e *endpoints) refusal(err error) wire.Refusal {
+func refusal(log *slog.Logger, err error) wire.Refusal {
 	var refusal wire.Refusal
 	var mismatch *leasecore.MismatchError
 	switch {
@@ -51,69 +52,9 @@ func (e *endpoints) refusal(err error) wire.Refusal {
 	case errors.Is(err, errNotLeading):
 		return wire.Refusal{Code: wire.CodeNotLeader, Message: "this instance leads no more; ask again"}
 	default:
-		e.term.log.Error("a consumer's request could not be answered", "error", err)
+		log.Error("a consumer's request could not be answered", "error", err)
 		return wire.Refusal{Code: wire.CodeUnavailable, Message: "the holder can't answer now; ask again"}
 	}
-}
-
-func (e *endpoints) key(_ context.Context, r micro.Request) {
-	k := e.term.svc.keys
-	body, err := wire.Encode(wire.Key{XKey: k.Public(), KeyID: k.ID(), Epoch: e.term.epoch})
-	e.tell(r, body, err)
-}
-
-func (e *endpoints) get(ctx context.Context, r micro.Request) {
-	body, err := e.got(ctx, r)
-	e.tell(r, body, err)
-}
-
-// got answers a get from the view, without the scope's goroutine.
-func (e *endpoints) got(ctx context.Context, r micro.Request) ([]byte, error) {
-	ask, err := wire.Decode[wire.Get](r.Data())
-	if err != nil {
-		return nil, wire.Refusal{Code: wire.CodeMalformed, Message: err.Error()}
-	}
-	t, name := e.term, nameOf(r)
-	have, err := t.got(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	values := have.Values
-	if values, err = pick(values, ask.Keys); err != nil {
-		return nil, err
-	}
-	if e.leaving.Load() {
-		if have.GoodFor -= 2 * lingers; have.GoodFor <= 0 {
-			return nil, errNotLeading
-		}
-	}
-	got := wire.Got{
-		Scope: t.name, Name: name, Nonce: ask.Nonce, Epoch: have.Epoch, N: have.N, Lease: have.Lease, Values: values, Public: have.Public,
-		GoodFor: wire.SecondsOf(have.GoodFor),
-	}
-	if have.ExpiresIn > 0 {
-		in := wire.SecondsOf(have.ExpiresIn)
-		got.ExpiresIn = &in
-	}
-	return t.svc.keys.SealBody(ask.XKey, got)
-}
-
-// read opens a view's values, once.
-func (t *term) read(ctx context.Context, name string, v *view) (wire.Values, error) {
-	if values := v.values.Load(); values != nil {
-		return *values, nil
-	}
-	values, err := t.svc.values(ctx, t.name, name, v.lease)
-	if err != nil {
-		return nil, fmt.Errorf("reading the values of %s, lease %d: %w", name, v.lease, err)
-	}
-	v.values.Store(&values)
-	if let := t.opened.add(name); let != "" && let != name {
-		if v := t.views.get(let); v != nil {
-			v.values.Store(nil)
-		}
-	}
-	return values, nil
 }
 
 // pick leaves the keys that were asked for; a key that is not there is refused.
@@ -202,7 +143,7 @@ func (e *endpoints) registered(ctx context.Context, r micro.Request) ([]byte, er
 		return nil, leasecore.ErrUnknownName
 	}
 	if m.answer.Lease != 0 {
-		if m.answer.Values, err = t.svc.values(ctx, t.name, reg.Name, m.answer.Lease); err != nil {
+		if m.answer.Values, err = t.valuesOf(ctx, reg.Name, m.answer.Lease); err != nil {
 			return nil, err
 		}
 		if end, ends := m.lease.Expires(); ends {

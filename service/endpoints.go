@@ -22,13 +22,16 @@ import (
 )
 
 // endpoints is the micro service of a term: it is there while the scope is led
-// by this instance, so that whoever asks reaches the holder or nobody.
+// by this instance, so that whoever asks for a decision reaches the holder or
+// nobody. Reads come by [reads], which every instance has.
 type endpoints struct {
 	term   *term
 	micro  micro.Service
 	ctx    context.Context
 	cancel context.CancelFunc
 	slots  chan struct{} // bounds the requests that wait for a decision
+
+	presence *nats.Subscription // says that the scope's reads are answered
 
 	mu      sync.Mutex
 	stopped bool // no request is taken any more
@@ -68,8 +71,6 @@ func (t *term) serveAPI() (*endpoints, error) {
 		api.Subject(api.OpStepDown, t.name):        e.stepDown,
 		api.Subject(api.OpShutdown, t.name):        e.shutdown,
 		api.Subject(api.OpAdopt, t.name, "*"):      e.adopt,
-		wire.KeySubject(t.name):                    e.key,
-		wire.Subject(wire.OpGet, t.name, "*"):      e.get,
 		wire.Subject(wire.OpRegister, t.name, "*"): e.register,
 		wire.Subject(wire.OpLeave, t.name, "*"):    e.leave,
 		wire.Subject(wire.OpRefused, t.name, "*"):  e.refused,
@@ -83,21 +84,20 @@ func (t *term) serveAPI() (*endpoints, error) {
 			return nil, fmt.Errorf("serving %s: %w", subject, err)
 		}
 	}
+	if err := e.serveReads(); err != nil {
+		e.stop()
+		return nil, err
+	}
 	return e, nil
 }
 
 // serve answers a request on a goroutine of its own, within the operation's
-// time-out; too many at once are told so. A get of values that are open waits for
-// nothing, and is answered where it came in: a goroutine would cost it more.
+// time-out; too many at once are told so.
 func (e *endpoints) serve(op string, r micro.Request, handle func(context.Context, micro.Request)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.stopped || e.leaving.Load() && op != string(wire.OpGet) && op != string(wire.OpKey) {
+	if e.stopped || e.leaving.Load() {
 		return // who asked finds the next holder
-	}
-	if op == string(wire.OpGet) && e.term.views.open(nameOf(r)) {
-		handle(e.ctx, answerable{r, e.term.svc.nc})
-		return
 	}
 	select {
 	case e.slots <- struct{}{}:
@@ -150,20 +150,9 @@ func (a answerable) Error(code, description string, body []byte, opts ...micro.R
 	return a.nc.PublishMsg(m)
 }
 
-// lingers is how long a holder that gave its scope back goes on answering gets,
-// so that nobody finds nobody there while its successor begins to serve.
-const lingers = 300 * time.Millisecond
-
-// linger answers gets a while longer. What it promises ends before the promises
-// do that the successor keeps: good_for after its epoch began.
-func (e *endpoints) linger(ctx context.Context) {
-	e.leaving.Store(true)
-	e.term.lingering.Store(true)
-	_ = pause(ctx, lingers) // cut short is fine
-}
-
 // stop ends the endpoints and waits for the requests that are being answered.
 func (e *endpoints) stop() {
+	e.stopReads()
 	e.mu.Lock()
 	e.stopped = true
 	e.mu.Unlock()

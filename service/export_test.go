@@ -31,3 +31,17 @@ func Decide(ctx context.Context, s *Service, scope string, c leasecore.Command, 
 	})
 	return err
 }
+
+// HoldFeedsBack has f called before anything is fed to the followers of s. It is
+// to be called before Run.
+func HoldFeedsBack(s *Service, f func()) { s.beforeFeed = f }
+
+// CutOff ends the connection of s, as the end of its process would.
+func CutOff(s *Service) { s.nc.Close() }
+
+// StandbyReads tells how many reads of a scope s answered as a standby, and how
+// often it could not.
+func StandbyReads(s *Service, scope string) (given, unable int64) {
+	r := s.scopes[scope].reads
+	return r.given.Load(), r.unable.Load()
+}

@@ -70,13 +70,14 @@ func (f *follower) shutDown(started time.Time) (bool, error) {
 	return h.Shutdown && h.ReleasedAt.After(started), f.projection.Stopped()
 }
 
-// caughtUp waits until the message at seq was fed; false: it was not in time.
+// caughtUp waits until the message at seq was fed, or stands in the snapshot that
+// was begun with; false: it was not in time.
 func (f *follower) caughtUp(ctx context.Context, seq uint64, within time.Duration) bool {
 	late := time.NewTimer(within)
 	defer late.Stop()
 	for {
 		f.mu.Lock()
-		fed, there := f.fed, f.delivered >= seq
+		fed, there := f.fed, f.delivered >= seq || !f.taken && f.projection.LastSeq() >= seq
 		f.mu.Unlock()
 		if there {
 			return true
@@ -160,6 +161,9 @@ func (s *Service) followAll(ctx context.Context, next uint64) error {
 				return nil // somebody else wrote it: no scope of ours
 			}
 			if sc := s.scopes[scope]; sc != nil {
+				if s.beforeFeed != nil {
+					s.beforeFeed()
+				}
 				sc.follower.feed(m)
 			}
 			return nil

@@ -2,11 +2,11 @@ package service
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/leasesvc/leasesvc/handover/wire"
-	"github.com/leasesvc/leasesvc/leasecore"
 )
 
 // Got is a committed credential.
@@ -37,34 +37,68 @@ func (s *Service) Get(ctx context.Context, scope, name string) (Got, error) {
 	if t == nil || t.lingering.Load() {
 		return Got{}, errNotLeading
 	}
-	return t.got(ctx, name)
+	return t.got(ctx, name, time.Now())
 }
 
-// got gives the committed credential of a name as readers may see it now.
-func (t *term) got(ctx context.Context, name string) (Got, error) {
-	at := time.Now()
-	if t.over() || !t.svc.fresh(at) {
-		return Got{}, errNotLeading // what we see may be over (E21)
+// got gives the committed credential of a name, to who asked at a time.
+func (t *term) got(ctx context.Context, name string, came time.Time) (Got, error) {
+	if t.over() {
+		return Got{}, errNotLeading
 	}
-	v, now := t.views.get(name), t.svc.clock.nanos(at)
-	switch {
-	case v == nil || v.definition == nil:
-		return Got{}, leasecore.ErrUnknownName
-	case v.lease == 0:
-		return Got{}, wire.Refusal{Code: wire.CodeNone, Message: "no credential is committed: " + v.state}
-	case v.expiresAt != 0 && now >= v.expiresAt:
-		return Got{}, wire.Refusal{Code: wire.CodeExpired, Message: "the committed credential expired at " + v.expires.Format(time.RFC3339)}
-	}
-	values, err := t.read(ctx, name, v)
+	at := time.Now() // before the view is looked at: then it counted
+	return t.gotOf(ctx, &t.views, name, t.views.get(name), came, t.svc.clock.at(at), t.certain(at))
+}
+
+// gotOf gives the credential of a view. certain is up to when the view was surely
+// what counts: what has replaced it did so later, and its lease is revoked no
+// sooner than good_for after that. So good_for from then on is what the answer
+// may promise, counted, as readers do, from before they asked.
+func (sc *scope) gotOf(ctx context.Context, from *views, name string, v *view, came, now, certain time.Time) (Got, error) {
+	promise, err := v.promise(came, now, certain)
 	if err != nil {
 		return Got{}, err
 	}
-	got := Got{Values: values, Epoch: v.epoch, N: v.n, Lease: v.lease, Public: v.public, GoodFor: v.goodFor}
-	if v.expiresAt != 0 {
-		got.ExpiresIn = time.Duration(v.expiresAt - now)
+	values, err := sc.open(ctx, from, name, v)
+	if err != nil {
+		return Got{}, err
+	}
+	got := Got{Values: values, Epoch: v.epoch, N: v.n, Lease: v.lease, Public: v.public, GoodFor: promise, ExpiresIn: v.expiresIn(now)}
+	if got.ExpiresIn > 0 {
 		got.GoodFor = min(got.GoodFor, got.ExpiresIn)
 	}
 	return got, nil
+}
+
+// read opens the values of one of the term's views.
+func (t *term) read(ctx context.Context, name string, v *view) (wire.Values, error) {
+	return t.open(ctx, &t.views, name, v)
+}
+
+// open opens a view's values, once.
+func (sc *scope) open(ctx context.Context, from *views, name string, v *view) (wire.Values, error) {
+	if values := v.values.Load(); values != nil {
+		return *values, nil
+	}
+	values, err := sc.svc.values(ctx, sc.name, name, v.lease)
+	if err != nil {
+		return nil, fmt.Errorf("reading the values of %s, lease %d: %w", name, v.lease, err)
+	}
+	v.values.Store(&values)
+	if let := from.opened.add(name); let != "" && let != name {
+		if v := from.get(let); v != nil {
+			v.values.Store(nil)
+		}
+	}
+	return values, nil
+}
+
+// valuesOf gives the values of a name's lease, without asking the bucket if it is
+// the one that readers see and was opened before.
+func (t *term) valuesOf(ctx context.Context, name string, lease uint64) (wire.Values, error) {
+	if v := t.views.get(name); v != nil && v.lease == lease {
+		return t.read(ctx, name, v)
+	}
+	return t.svc.values(ctx, t.name, name, lease)
 }
 
 // fresh tells whether our last renewal is younger than the quiet window (E21), as

@@ -57,6 +57,8 @@ func (t *term) release(ctx context.Context) error {
 	if err := t.commit(ctx, []request{{command: release}}); err != nil {
 		return fmt.Errorf("recording the release: %w", err)
 	}
+	now := time.Now()
+	t.left.Store(&now) // from here on somebody else may lead
 	if err := t.svc.cells.Release(ctx, t.name); err != nil {
 		return fmt.Errorf("releasing the scope: %w", err)
 	}

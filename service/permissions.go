@@ -115,7 +115,7 @@ func (p *Permissions) stream(name string) {
 
 func (p *Permissions) service(o PermissionOptions) {
 	for _, scope := range o.Scopes {
-		p.Publish = append(p.Publish, events.ScopeFilter(scope), "leasesvc.c."+scope+".>")
+		p.Publish = append(p.Publish, events.ScopeFilter(scope), "leasesvc.c."+scope+".>", servingSubject(scope))
 		p.Subscribe = append(p.Subscribe, "leasesvc.*."+scope, "leasesvc.*."+scope+".*")
 	}
 	p.Publish = append(p.Publish, "$KV."+epochkv.DefaultBucket+".>", "$KV."+handover.BlobsBucket+".>", "leasesvc.hint.*", "leasesvc.presence.*", "$JS.API.INFO")

@@ -34,6 +34,7 @@ type rig struct {
 	// More for the service file: at its end, in the Vault connection, and
 	// among the scopes.
 	more, moreVault, moreScopes string
+	heartbeat                   string // empty: 100ms
 	// documents is what the scope's documents may refer to.
 	documents string
 
@@ -132,8 +133,8 @@ vaults:
 scopes:
   prod: {definitions: definitions.yaml, documents: {%s}}
 %sinsecure_consumers: true
-heartbeat: 100ms
-%s`, r.nats.URL(), state, r.vault.URL(), r.vault.RootToken().Reveal(), orElse(r.moreVault, "guard_role: leasesvc"), r.documents, r.moreScopes, r.more))
+heartbeat: %s
+%s`, r.nats.URL(), state, r.vault.URL(), r.vault.RootToken().Reveal(), orElse(r.moreVault, "guard_role: leasesvc"), r.documents, r.moreScopes, orElse(r.heartbeat, "100ms"), r.more))
 	if err != nil {
 		r.t.Fatal(err)
 	}

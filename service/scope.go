@@ -24,10 +24,10 @@ type scope struct {
 
 	hints    chan struct{} // a claim step should come now
 	follower *follower
+	reads    *reads
 
-	// Of the goroutine that stands by:
-	sure   bool // the follower's last opened is the stream's
-	probed bool // our seal key opens the scope's values
+	sure   bool        // the follower's last opened is the stream's; of the goroutine that stands by
+	probed atomic.Bool // our seal key opens the scope's values
 
 	reload chan struct{} // the definitions file should be read again
 
@@ -41,10 +41,12 @@ type scope struct {
 }
 
 func newScope(s *Service, name string) *scope {
-	return &scope{
+	sc := &scope{
 		svc: s, name: name, log: s.log.With("scope", name),
 		hints: make(chan struct{}, 1), reload: make(chan struct{}, 1), follower: newFollower(s, name),
 	}
+	sc.reads = newReads(sc)
+	return sc
 }
 
 // errDeposedOpening says that the claim was lost while its epoch was opened.
@@ -137,6 +139,7 @@ func (sc *scope) fencedBy(ctx context.Context, cause error) *FencedError {
 	return by
 }
 
+// setTerm notes what we lead; who holds the scope is told anew after it.
 func (sc *scope) setTerm(t *term) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -146,12 +149,18 @@ func (sc *scope) setTerm(t *term) {
 
 func (sc *scope) block(err error) {
 	sc.mu.Lock()
-	changed := (sc.blocked == nil) != (err == nil) || err != nil && sc.blocked.Error() != err.Error()
+	changed := (sc.blocked == nil) != (err == nil) || err != nil && !sameTrouble(sc.blocked, err)
 	sc.blocked = err
 	sc.mu.Unlock()
 	if changed && err != nil {
 		sc.log.Error("not claiming the scope", "error", err)
 	}
+}
+
+// sameTrouble tells whether two errors need to be told only once. That our
+// renewals don't get through says how long ago the last one did, each time anew.
+func sameTrouble(a, b error) bool {
+	return a.Error() == b.Error() || errors.Is(a, epochkv.ErrStale) && errors.Is(b, epochkv.ErrStale)
 }
 
 // standBy steps towards a claim until the scope is ours and its epoch is
@@ -166,7 +175,7 @@ func (sc *scope) standBy(ctx context.Context) (*term, error) {
 		case err != nil:
 			sc.block(err)
 		case claim.Claimed():
-			t, err := sc.open(ctx, last, claim)
+			t, err := sc.openEpoch(ctx, last, claim)
 			if err == nil {
 				sc.block(nil)
 				return t, nil
@@ -231,11 +240,11 @@ func (sc *scope) step(ctx context.Context) (opening, epochkv.Claim, error) {
 	if err != nil {
 		return opening{}, epochkv.Claim{}, err
 	}
-	if !sc.probed {
+	if !sc.probed.Load() {
 		if err := sc.svc.blobs.Probe(ctx, sc.svc.keys, sc.name); err != nil {
 			return opening{}, epochkv.Claim{}, fmt.Errorf("probing the seal key: %w", err)
 		}
-		sc.probed = true
+		sc.probed.Store(true)
 	}
 	claim, err := sc.svc.cells.ClaimStep(ctx, sc.name, last.epoch)
 	return last, claim, err
@@ -266,10 +275,10 @@ func (sc *scope) lastOpened(ctx context.Context) (opening, error) {
 	return last, nil
 }
 
-// open appends the opening event under the claim, on the expectation that the
+// openEpoch appends the opening event under the claim, on the expectation that the
 // opened which was read before the claim is still the last, and folds the log
 // up to and including it (P2). Nothing is served before that.
-func (sc *scope) open(ctx context.Context, last opening, claim epochkv.Claim) (*term, error) {
+func (sc *scope) openEpoch(ctx context.Context, last opening, claim epochkv.Claim) (*term, error) {
 	s := sc.svc
 	if claim.How == epochkv.HowReleased {
 		if err := sc.heedRelease(ctx); err != nil {

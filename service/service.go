@@ -64,6 +64,11 @@ type Service struct {
 	presence  *nats.Subscription
 	// freshness is that of the renewal that readers saw last.
 	freshness atomic.Pointer[freshness]
+	// lookers counts the scopes of which a standby asks who serves them.
+	lookers atomic.Int64
+	ahead   chan ahead
+
+	beforeFeed func() // tests: holds the followers up
 }
 
 // FencedError ends Run where exit_on_fence is set: the instance was fenced
@@ -93,7 +98,10 @@ func New(cfg *config.Config, opts Options) (*Service, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Service{cfg: cfg, opts: opts, log: opts.Logger, clock: newClock(), savePace: defaultSavePace, vaults: map[string]*vaultConn{}, scopes: map[string]*scope{}}
+	s := &Service{
+		cfg: cfg, opts: opts, log: opts.Logger, clock: newClock(), savePace: defaultSavePace,
+		vaults: map[string]*vaultConn{}, scopes: map[string]*scope{}, ahead: make(chan ahead, aheadQueue),
+	}
 	s.started = s.clock.Now()
 	seed, err := sealSeed(cfg)
 	if err != nil {
@@ -153,8 +161,20 @@ func (s *Service) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	stopReads := func() {
+		for _, sc := range s.scopes {
+			sc.reads.stop()
+		}
+	}
 
+	defer stopReads()
 	next := s.restoreFollowers(ctx)
+	for _, sc := range s.scopes {
+		if err := sc.reads.start(base); err != nil {
+			return err
+		}
+	}
+
 	background, bctx := errgroup.WithContext(base)
 	leading, lctx := errgroup.WithContext(ctx)
 	background.Go(func() error { return s.passHints(bctx, hints) })
@@ -163,10 +183,15 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	background.Go(func() error { return s.followAll(bctx, next) })
 	background.Go(func() error { return s.heartbeat(bctx) })
+	background.Go(func() error { return s.listen(bctx) })
+	for range aheadAtOnce {
+		background.Go(func() error { return s.readsAhead(bctx) })
+	}
 	for _, sc := range s.scopes {
 		leading.Go(func() error { return sc.run(lctx, base) })
 	}
 	err = leading.Wait()
+	stopReads()
 	stop, cancelStop := context.WithTimeout(base, s.cfg.OperationTimeout.Duration())
 	defer cancelStop()
 	if herr := s.cells.StopHolder(stop); herr != nil {
@@ -329,6 +354,20 @@ func (s *Service) heartbeat(ctx context.Context) error {
 		}
 		select {
 		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// listen has the end of another holder show sooner (E22).
+func (s *Service) listen(ctx context.Context) error {
+	tick := time.NewTicker(s.cfg.Heartbeat.Duration() / 2)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			s.cells.Listen(ctx)
 		case <-ctx.Done():
 			return nil
 		}

@@ -46,13 +46,13 @@ type term struct {
 	work       *work
 	saver      *saver
 	views      views
-	opened     opened
 	lingering  atomic.Bool // the scope was given back; who asks over NATS is still answered
 	anew       anew
 	oddities   oddities
 	documents  *documents
 	log        *slog.Logger
 
+	left     atomic.Pointer[time.Time] // when we began to give the scope back
 	lastSeq  atomic.Uint64
 	names    atomic.Int64
 	draining bool
@@ -77,6 +77,7 @@ func newTerm(sc *scope, p *projector.Projection, epoch, fence uint64) *term {
 	t.documents = newDocuments(t)
 	t.saver = newSaver(t)
 	t.lastSeq.Store(fence)
+	p.State().Took(sc.svc.clock.Now())
 	return t
 }
 
@@ -164,6 +165,9 @@ func (t *term) lead(ctx, base context.Context) error {
 	for n := range t.projection.State().Names() {
 		t.views.publish(t.projection.State(), n.Name, t.svc.clock.Now())
 	}
+	t.views.inherit(&t.reads.views)
+	t.reads.views.clear()
+	names := t.projection.State().SortedNames()
 	api, err := t.serveAPI()
 	if err != nil {
 		cancel()
@@ -176,13 +180,8 @@ func (t *term) lead(ctx, base context.Context) error {
 	serving.Go(func() { t.sweep(termCtx, stopServing) })
 	serving.Go(func() { t.documents.run(termCtx, stopServing) })
 	serving.Go(t.persistEpoch)
-	go func() { // a deposal ends even an append that waits
-		select {
-		case <-t.ended:
-			cancel()
-		case <-termCtx.Done():
-		}
-	}()
+	serving.Go(func() { t.readAllAhead(termCtx, stopServing, names) })
+	serving.Go(func() { t.endWaiting(ctx, termCtx, cancel) })
 	err = t.loop(termCtx, ctx)
 	if err == nil || errors.Is(err, errSteppedDown) {
 		api.linger(base)
@@ -198,6 +197,28 @@ func (t *term) lead(ctx, base context.Context) error {
 	t.views.clear()
 	t.svc.cells.Drop(t.name)
 	return err
+}
+
+// endWaiting ends what waits without a bound of its own, such as an append whose
+// outcome can't be settled without NATS: at once when we are deposed, and when
+// the process is being stopped and the time for that is up.
+func (t *term) endWaiting(stopping, termCtx context.Context, cancel context.CancelFunc) {
+	defer cancel()
+	select {
+	case <-t.ended:
+		return
+	case <-termCtx.Done():
+		return
+	case <-stopping.Done():
+	}
+	late := time.NewTimer(t.svc.cfg.ShutdownTimeout.Duration() + lingers)
+	defer late.Stop()
+	select {
+	case <-t.ended:
+	case <-termCtx.Done():
+	case <-late.C:
+		t.log.Warn("stopping: NATS does not settle the last append; the scope is not released, a successor waits its quiet polls")
+	}
 }
 
 // persistEpoch makes a restart of this process know the epoch as its own (E3).

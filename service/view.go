@@ -1,7 +1,6 @@
 package service
 
 import (
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +17,6 @@ type view struct {
 	epoch, n   uint64
 	lease      uint64 // 0: none is committed
 	expires    time.Time
-	expiresAt  int64 // the same in nanoseconds since 1970; 0: it does not expire
 	goodFor    time.Duration
 	public     string
 	state      string // why there is none, for people
@@ -27,7 +25,10 @@ type view struct {
 
 // views are the views of a scope by name; readers take no lock that the
 // scope's goroutine could hold for long.
-type views struct{ byName sync.Map }
+type views struct {
+	byName sync.Map
+	opened opened
+}
 
 func (v *views) get(name string) *view {
 	if x, ok := v.byName.Load(name); ok {
@@ -42,36 +43,85 @@ func (v *views) open(name string) bool {
 	return w != nil && w.values.Load() != nil
 }
 
-// publish makes what the state says of a name visible to readers. The values of
-// a lease that was there before are kept.
-func (v *views) publish(s *leasecore.State, name string, now time.Time) {
+// viewOf gives what a state says of a name; nil: nothing.
+func viewOf(s *leasecore.State, name string, now time.Time) *view {
 	n := s.Name(name)
 	if n == nil {
-		v.byName.Delete(name)
-		return
+		return nil
 	}
-	next := &view{definition: n.Definition, epoch: s.Epoch, n: n.N}
+	w := &view{definition: n.Definition, epoch: s.Epoch, n: n.N}
 	if n.Definition != nil {
-		next.goodFor = n.Definition.GoodFor.Duration()
+		w.goodFor = n.Definition.GoodFor.Duration()
 	}
 	if l := n.Lease(n.Active); l == nil {
-		next.state = s.Story(name, now)
+		w.state = s.Story(name, now)
 	} else {
-		next.lease, next.public = l.No, publicOf(n.Definition, l.Public)
-		if end, ends := l.Expires(); ends {
-			next.expires, next.expiresAt = end, nanosOf(end)
-		}
-		if before := v.get(name); before != nil && before.lease == l.No {
-			next.values.Store(before.values.Load())
-		}
+		w.lease, w.public = l.No, publicOf(n.Definition, l.Public)
+		w.expires, _ = l.Expires()
+	}
+	return w
+}
+
+// publish makes what the state says of a name visible to readers; other tells
+// whether that is another lease than before.
+func (v *views) publish(s *leasecore.State, name string, now time.Time) (other bool) {
+	return v.show(name, viewOf(s, name, now))
+}
+
+// show makes a view visible. The values of a lease that was there before are
+// kept.
+func (v *views) show(name string, next *view) (other bool) {
+	before := v.get(name)
+	if next == nil {
+		v.byName.Delete(name)
+		return before != nil && before.lease != 0
+	}
+	other = before == nil || before.lease != next.lease
+	if !other {
+		next.values.Store(before.values.Load())
 	}
 	v.byName.Store(name, next)
+	return other
+}
+
+// inherit takes over the values that other views of the same leases have opened.
+func (v *views) inherit(from *views) {
+	from.byName.Range(func(name, x any) bool {
+		if mine, theirs := v.get(name.(string)), x.(*view); mine != nil && mine.lease == theirs.lease && mine.values.Load() == nil {
+			if values := theirs.values.Load(); values != nil {
+				mine.values.Store(values)
+				v.opened.add(name.(string))
+			}
+		}
+		return true
+	})
 }
 
 func (v *views) clear() { v.byName.Clear() }
 
+// committed tells whether there is a lease to hand out; also of no view.
+func (w *view) committed() bool { return w != nil && w.lease != 0 }
+
 // usable tells whether the view's lease may be handed out at now (L53, I2).
 func (w *view) usable(now time.Time) bool { return w.expires.IsZero() || now.Before(w.expires) }
+
+// promise gives for how long an answer to a read that came at a time may be
+// relied on: good_for, less what the view is older than the read. What is left
+// of the lease is the caller's to look at.
+func (w *view) promise(came, now, certain time.Time) (time.Duration, error) {
+	old := max(0, came.Sub(certain))
+	switch {
+	case old > 0 && (!w.committed() || w.definition == nil || !w.usable(now) || old >= w.goodFor):
+		return 0, errNotLeading // what we see may be over
+	case w == nil || w.definition == nil:
+		return 0, leasecore.ErrUnknownName
+	case w.lease == 0:
+		return 0, wire.Refusal{Code: wire.CodeNone, Message: "no credential is committed: " + w.state}
+	case !w.usable(now):
+		return 0, wire.Refusal{Code: wire.CodeExpired, Message: "the committed credential expired at " + w.expires.Format(time.RFC3339)}
+	}
+	return w.goodFor - old, nil
+}
 
 // expiresIn gives what is left of the lease; 0: it does not expire.
 func (w *view) expiresIn(now time.Time) time.Duration {
@@ -79,15 +129,6 @@ func (w *view) expiresIn(now time.Time) time.Duration {
 		return 0
 	}
 	return max(w.expires.Sub(now), time.Nanosecond)
-}
-
-// nanosOf gives a time in nanoseconds since 1970, the greatest for one that is
-// too far away for that.
-func nanosOf(t time.Time) int64 {
-	if t.Year() > 2261 {
-		return math.MaxInt64
-	}
-	return t.UnixNano()
 }
 
 // publicOf gives the one public value that identifies an account.

@@ -95,6 +95,21 @@ func (l *Log) At(ctx context.Context, scope string, seq uint64) (*Message, error
 	return &Message{Seq: m.Sequence, Stored: m.Time, Subject: m.Subject, Payload: m.Data}, nil
 }
 
+// Last reads the sequence of a scope's last message from the stream's leader; 0:
+// there is none. It asks once, and waits no longer than a read may.
+func (l *Log) Last(ctx context.Context, scope string) (uint64, error) {
+	m, err := l.get(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		return l.read.GetLastMsgForSubject(ctx, filter(scope))
+	})
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("reading the last message of %s: %w", named(scope), err)
+	case m == nil:
+		return 0, nil
+	}
+	return m.Sequence, nil
+}
+
 // lastOf reads the sequence of a scope's last message; 0: none.
 func (l *Log) lastOf(ctx context.Context, scope string) (uint64, error) {
 	m, err := l.insist(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
