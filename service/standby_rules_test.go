@@ -323,10 +323,11 @@ func TestE21_GetsGoOnWithLessAndLess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bucket := func(most int64) {
+	// Not by the bucket's size: what replaces something longer fits into a full one.
+	bucket := func(most int32) {
 		t.Helper()
 		sc := epochkv.StreamConfig(epochkv.DefaultBucket, 1)
-		sc.MaxBytes = most
+		sc.MaxMsgSize = most
 		if _, err := js.UpdateStream(aBit(t), sc); err != nil {
 			t.Fatal(err)
 		}
