@@ -78,7 +78,7 @@ func (t *term) serveAPI() (*endpoints, error) {
 	maps.Copy(ops, e.documentOps())
 	for subject, handle := range ops {
 		op := strings.Split(subject, ".")[1]
-		err := m.AddEndpoint(op, micro.HandlerFunc(func(r micro.Request) { e.serve(op, r, handle) }), micro.WithEndpointSubject(subject))
+		err := m.AddEndpoint(op, micro.HandlerFunc(func(r micro.Request) { e.serve(r, handle) }), micro.WithEndpointSubject(subject))
 		if err != nil {
 			e.stop()
 			return nil, fmt.Errorf("serving %s: %w", subject, err)
@@ -93,7 +93,7 @@ func (t *term) serveAPI() (*endpoints, error) {
 
 // serve answers a request on a goroutine of its own, within the operation's
 // time-out; too many at once are told so.
-func (e *endpoints) serve(op string, r micro.Request, handle func(context.Context, micro.Request)) {
+func (e *endpoints) serve(r micro.Request, handle func(context.Context, micro.Request)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped || e.leaving.Load() {

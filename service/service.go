@@ -184,6 +184,7 @@ func (s *Service) Run(ctx context.Context) error {
 	background.Go(func() error { return s.followAll(bctx, next) })
 	background.Go(func() error { return s.heartbeat(bctx) })
 	background.Go(func() error { return s.listen(bctx) })
+	background.Go(func() error { return s.noteNeighbours(bctx) })
 	for range aheadAtOnce {
 		background.Go(func() error { return s.readsAhead(bctx) })
 	}
@@ -372,6 +373,14 @@ func (s *Service) listen(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// noteNeighbours says, once, when another product writes under our names (E16).
+func (s *Service) noteNeighbours(ctx context.Context) error {
+	for _, found := range s.cells.Neighbours(ctx, s.cfg.ScopeNames()...) {
+		s.log.Error("somebody else writes where we do", "found", found)
+	}
+	return nil
 }
 
 // passHints has the scopes that a hint is about step now.

@@ -204,6 +204,9 @@ func check(have *actual, cfg Config, fix bool) (diffs []Difference, fixable bool
 	if have.PersistMode != jetstream.DefaultPersistMode {
 		say("persist_mode", have.PersistMode, "default", "an append would be acknowledged before it is written")
 	}
+	if have.Duplicates > want.Duplicates {
+		set("duplicate_window", have.Duplicates, want.Duplicates, "we send no message ids, and those of whoever does would fill the memory", func() { have.Duplicates = want.Duplicates })
+	}
 	if have.AllowRollup {
 		set("allow_rollup_hdrs", true, false, "a message could remove all others", func() { have.AllowRollup = false })
 	}

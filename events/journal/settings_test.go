@@ -35,11 +35,13 @@ func TestSettingsAreCheckedAndNamed(t *testing.T) {
 		"max_msg_size":      func(c *jetstream.StreamConfig) { c.MaxMsgSize = -1 },
 		"max_bytes":         func(c *jetstream.StreamConfig) { c.MaxBytes = -1 },
 		"republish":         func(c *jetstream.StreamConfig) { c.RePublish = nil },
+		"duplicate_window":  func(c *jetstream.StreamConfig) { c.Duplicates = 2 * time.Minute },
 	}
 	// What an update may change.
 	fixed := map[string]bool{
 		"allow_rollup_hdrs": true, "allow_direct": true, "deny_delete": true, "deny_purge": true,
 		"allow_atomic": true, "max_msg_size": true, "max_bytes": true, "republish": true,
+		"duplicate_window": true,
 	}
 	for setting, change := range changes {
 		t.Run(setting, func(t *testing.T) {
