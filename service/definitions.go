@@ -82,7 +82,7 @@ func (t *term) applyFile(ctx context.Context) (string, error) {
 func (t *term) applySent(ctx context.Context, sent api.Definitions) (string, error) {
 	cfg := t.svc.cfg
 	defs, err := config.ParseDefinitions(sent.File, sent.Content, cfg.VaultNames(),
-		append(everyRule(), config.InsecureConsumers(cfg.InsecureConsumers))...)
+		append(everyRule(), config.InsecureConsumers(cfg.InsecureConsumers), config.VerifierCommands(cfg.VerifierCommands))...)
 	if err != nil {
 		return "", err
 	}
