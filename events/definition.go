@@ -82,6 +82,8 @@ type Definition struct {
 	Verifier *Verifier `json:"verifier,omitempty"`
 	// Consumers are who must follow a rotation. Empty: nobody is asked.
 	Consumers []Consumer `json:"consumers,omitempty"`
+	// Width is how many incarnations are asked to prepare at a time; 0: all.
+	Width uint64 `json:"width,omitempty"`
 	// PrepareTimeout bounds the wait for everybody's yes.
 	PrepareTimeout Seconds `json:"prepare_timeout_s"`
 	// RollbackTimeout is the budget of going back.

@@ -235,6 +235,7 @@ func (d *Definition) fields(f fields) {
 		f.leave()
 	}
 	f.consumers(`"consumers":`, &d.Consumers)
+	f.number(`"width":`, &d.Width, true)
 	f.seconds(`"prepare_timeout_s":`, &d.PrepareTimeout, false)
 	f.seconds(`"rollback_timeout_s":`, &d.RollbackTimeout, false)
 	f.seconds(`"good_for_s":`, &d.GoodFor, false)

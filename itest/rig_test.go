@@ -46,6 +46,9 @@ type rig struct {
 	prog  string
 	api   *api.Client
 	log   *journal.Log
+	// accounts lists a Vault's accounts on the server they are for; nil:
+	// PostgreSQL's.
+	accounts func(context.Context) ([]string, error)
 
 	mu      sync.Mutex
 	secrets map[string]string // what must never be seen, and what it is
@@ -285,10 +288,14 @@ func liveUsers(p *projector.Projection) map[string]bool {
 	return out
 }
 
-// noOrphans waits until the roles in PostgreSQL are those of the leases that
+// noOrphans waits until the accounts on the server are those of the leases that
 // the log says are live.
 func (r *rig) noOrphans(within time.Duration) {
 	r.t.Helper()
+	accounts := r.accounts
+	if accounts == nil {
+		accounts = r.pg.Roles
+	}
 	var roles []string
 	var live map[string]bool
 	deadline := time.Now().Add(within)
@@ -296,7 +303,7 @@ func (r *rig) noOrphans(within time.Duration) {
 		_, p := r.read()
 		live = liveUsers(p)
 		var err error
-		if roles, err = r.pg.Roles(context.Background()); err != nil {
+		if roles, err = accounts(context.Background()); err != nil {
 			r.t.Fatal(err)
 		}
 		roles, lost := r.vault.withoutTheServersOwn(r.t, roles)
@@ -311,7 +318,7 @@ func (r *rig) noOrphans(within time.Duration) {
 			return
 		}
 		if time.Now().After(deadline) {
-			r.t.Fatalf("roles in PostgreSQL: %v\nleases that the log says are live: %v\n%s", roles, live, p.State().Print())
+			r.t.Fatalf("accounts on the server: %v\nleases that the log says are live: %v\n%s", roles, live, p.State().Print())
 		}
 		<-time.After(50 * time.Millisecond)
 	}

@@ -158,11 +158,14 @@ func (n *Name) renewal(l *Lease, now time.Time) (time.Time, bool) {
 
 func (s *State) owedToConsumers(n *Name, out []Effect) []Effect {
 	asking := n.Handover != nil && !n.Handover.RollingBack && n.Handover.Unasked == ""
+	asked := uint64(0)
 	for i := range n.Consumers {
 		id := n.Consumers[i].ID
 		switch {
 		case asking:
-			if _, answered := n.Handover.Answers[id]; !answered && n.Handover.Epoch == s.Epoch {
+			_, answered := n.Handover.Answers[id]
+			if !answered && n.Handover.Epoch == s.Epoch && n.mayAsk(asked) {
+				asked++
 				out = append(out, Effect{Kind: Prepare, Name: n.Name, Lease: n.Handover.Lease, N: n.Handover.N, Incarnation: id})
 			}
 		case n.N > 0 && s.Confirmed(n.Name, id) < n.N:
@@ -170,6 +173,13 @@ func (s *State) owedToConsumers(n *Name, out []Effect) []Effect {
 		}
 	}
 	return out
+}
+
+// mayAsk tells whether one more incarnation may be asked to prepare beside those
+// that are. They are asked in the order they registered, so that one that is
+// asked stays so whoever comes later.
+func (n *Name) mayAsk(asked uint64) bool {
+	return n.Definition == nil || n.Definition.Width == 0 || asked < n.Definition.Width
 }
 
 // InFlight tells whether a name has something begun that a holder brings to its

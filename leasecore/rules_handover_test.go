@@ -391,3 +391,21 @@ func TestL24_WhatArrivesUnderAnOldEpochIsNotStaged(t *testing.T) {
 	w.refuses(w.grant(1), leasecore.ErrStale)
 	w.owes("acquire/2")
 }
+
+// TestL15_RollingAsksAsManyAsTheWidth: one after the other, in the order they
+// registered, whoever comes in between.
+func TestL15_RollingAsksAsManyAsTheWidth(t *testing.T) {
+	w := underway(t, consumed, func(d *events.Definition) { d.Width = 1 })
+	w.register("B")
+	w.confirm("B")
+	w.rotate()
+	says(t, w.do(w.grant(2)), "acquired/2 handover-started/2")
+	w.owes("prepare/2->A")
+	w.register("0") // sorts before the others, and is asked after them
+	w.owes("prepare/2->A")
+	w.do(w.answer("A", true))
+	w.owes("prepare/2->B")
+	w.do(w.answer("B", true))
+	w.owes("prepare/2->0")
+	says(t, w.do(w.answer("0", true)), "prepared/2 installed/2")
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/leasesvc/leasesvc/events"
@@ -22,7 +23,7 @@ func (j *job) verify(ctx context.Context) (request, bool) {
 	if err == nil {
 		var decoded map[string]any
 		if err = json.Unmarshal(values, &decoded); err == nil {
-			err = verify.Verify(ctx, verifierSpec(*spec), decoded)
+			err = j.svc.login(ctx, *spec, decoded)
 		}
 	}
 	done.Took = events.FromDuration(time.Since(began).Round(time.Microsecond))
@@ -34,6 +35,15 @@ func (j *job) verify(ctx context.Context) (request, bool) {
 		}
 	}
 	return request{command: done}, ctx.Err() == nil
+}
+
+// login tries a candidate. What may be run is this instance's to say: the
+// definition may have been applied by another.
+func (s *Service) login(ctx context.Context, v events.Verifier, values map[string]any) error {
+	if v.Kind == verify.KindCommand && (len(v.Command) == 0 || !slices.Contains(s.cfg.VerifierCommands, v.Command[0])) {
+		return &verify.Error{Kind: v.Kind, Failure: verify.Unusable, Reason: "this instance's service file does not name the program in verifier_commands"}
+	}
+	return verify.Verify(ctx, verifierSpec(v), values)
 }
 
 // values opens the sealed values of a lease.

@@ -81,7 +81,8 @@ func (t *term) applyFile(ctx context.Context) (string, error) {
 // this instance has does not matter: what the log says is in force.
 func (t *term) applySent(ctx context.Context, sent api.Definitions) (string, error) {
 	cfg := t.svc.cfg
-	defs, err := config.ParseDefinitions(sent.File, sent.Content, cfg.VaultNames(), append(definitionRules(), config.InsecureConsumers(cfg.InsecureConsumers))...)
+	defs, err := config.ParseDefinitions(sent.File, sent.Content, cfg.VaultNames(),
+		append(definitionRules(), config.InsecureConsumers(cfg.InsecureConsumers), config.VerifierCommands(cfg.VerifierCommands))...)
 	if err != nil {
 		return "", err
 	}

@@ -52,7 +52,7 @@ func Start[S any](ctx context.Context, client *consumer.Client, name string, d D
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // Close calls it
 	s := &Set[S]{client: client, name: name, driver: d, log: log.With("name", name),
 		changed: make(chan struct{}), served: make(chan struct{}), life: life}
 	s.cancel = cancel

@@ -28,6 +28,9 @@ type Config struct {
 	// InsecureConsumers allows consumers without a key; their answers are then
 	// not signed.
 	InsecureConsumers bool
+	// VerifierCommands are the programs that a verifier of kind command may
+	// run; a definitions file can come from an operator far away.
+	VerifierCommands []string
 	// ExitOnFence ends the process when it is fenced, instead of standing by
 	// (E17).
 	ExitOnFence bool
@@ -169,13 +172,14 @@ func (c *Config) VaultNames() []string { return slices.Sorted(maps.Keys(c.Vaults
 func (c *Config) ScopeNames() []string { return slices.Sorted(maps.Keys(c.Scopes)) }
 
 // LoadDefinitions reads the definitions file of a scope under the rules of
-// this service file: its Vault connections, its insecure_consumers.
+// this service file: its Vault connections, its insecure_consumers and
+// verifier_commands.
 func (c *Config) LoadDefinitions(scope string, opts ...Option) (*Definitions, error) {
 	s, ok := c.Scopes[scope]
 	if !ok {
 		return nil, c.Refuse("scopes", "there is no scope %q; known: %v", scope, c.ScopeNames())
 	}
-	return LoadDefinitions(s.Definitions, c.VaultNames(), append([]Option{InsecureConsumers(c.InsecureConsumers)}, opts...)...)
+	return LoadDefinitions(s.Definitions, c.VaultNames(), append([]Option{InsecureConsumers(c.InsecureConsumers), VerifierCommands(c.VerifierCommands)}, opts...)...)
 }
 
 // Refuse gives an error at a key of the file, for what only shows later (an

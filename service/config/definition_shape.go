@@ -116,6 +116,7 @@ func (l *draft) shape(defaults bool) shape {
 		{name: "fallback_ttl", shape: duration{&def.FallbackTTL, "1s", "87600h"}, def: "1h"},
 		{name: "verifier", shape: l.verifier()},
 		{name: "consumers", shape: l.consumers(), def: "[]"},
+		{name: "width", shape: integer{to: func(v int64) { def.Width = uint64(v) }, min: 0, max: 10_000}, def: "0"},
 		{name: "prepare_timeout", shape: duration{&def.PrepareTimeout, "10ms", "1h"}, def: "30s"},
 		{name: "rollback_timeout", shape: duration{&def.RollbackTimeout, "10ms", "10m"}, def: "5s"},
 		{name: "good_for", shape: duration{&def.GoodFor, "0s", "24h"}, def: "30s"},

@@ -37,12 +37,21 @@ type rules struct {
 	// checkReference looks at each text of a document, checkDocument at the whole.
 	checkReference func(text string) error
 	checkDocument  func(name string, content any) error
+	// commands are the programs that a verifier may run, if boundToCommands.
+	commands        []string
+	boundToCommands bool
 	// checkVerifier is nil where nobody will use them.
 	checkVerifier func(events.Verifier) error
 }
 
 // InsecureConsumers says whether a consumer may have no key.
 func InsecureConsumers(allowed bool) Option { return func(r *rules) { r.insecure = allowed } }
+
+// VerifierCommands lists the programs that a verifier of kind command may run.
+// Without this option any may: for who only looks at a file.
+func VerifierCommands(allowed []string) Option {
+	return func(r *rules) { r.commands, r.boundToCommands = allowed, true }
+}
 
 // CheckVerifier sets a second look at a verifier, by who will use it. Its error
 // is shown; it must not repeat the DSN.

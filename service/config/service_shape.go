@@ -1,6 +1,8 @@
 package config
 
 import (
+	"errors"
+	"path/filepath"
 	"slices"
 
 	"github.com/leasesvc/leasesvc/events"
@@ -22,6 +24,7 @@ func (c *Config) shape() shape {
 			{name: "level", shape: choice[string]{&c.Log.Level, []string{"debug", "info", "warn", "error"}}, def: "info"},
 		}}},
 		{name: "insecure_consumers", shape: boolean{&c.InsecureConsumers}, def: "false"},
+		{name: "verifier_commands", shape: c.verifierCommands(), def: "[]"},
 		{name: "exit_on_fence", shape: boolean{&c.ExitOnFence}, def: "false"},
 		{name: "heartbeat", shape: duration{&c.Heartbeat, "50ms", "1m"}, def: "500ms"},
 		{name: "operation_timeout", shape: duration{&c.OperationTimeout, "100ms", "10m"}, def: "10s"},
@@ -36,6 +39,27 @@ func (c *Config) shape() shape {
 		if f.ok("heartbeat", "operation_timeout") && c.OperationTimeout.Cmp(c.Heartbeat) < 0 {
 			f.fail(d, []string{"operation_timeout", "heartbeat"}, "operation_timeout is shorter than heartbeat; a single heartbeat must fit into it")
 		}
+	}}
+}
+
+// maxCommands bounds how many programs verifiers may run.
+const maxCommands = 64
+
+// verifierCommands reads the programs that a verifier may run.
+func (c *Config) verifierCommands() shape {
+	var all []string
+	return sequence{max: maxCommands, elem: func() shape {
+		return text{to: new(string), what: "program's path", check: func(s string) error {
+			if !filepath.IsAbs(s) || len(s) > 4096 {
+				return errors.New("is no absolute path")
+			}
+			return nil
+		}, allowed: "an absolute path"}
+	}, check: func(_ *decoder, n *node, _ place) {
+		for _, item := range n.items {
+			all = append(all, item.text)
+		}
+		c.VerifierCommands = all
 	}}
 }
 

@@ -67,6 +67,10 @@ func (l *draft) checkVerifierKeys(d *decoder, f *found, v *events.Verifier) {
 			return
 		}
 	}
+	if v.Kind == "command" && l.boundToCommands && !slices.Contains(l.commands, v.Command[0]) {
+		f.fail(d, []string{"command"}, "the service file does not allow this program; name it in verifier_commands there")
+		return
+	}
 	if l.checkVerifier != nil {
 		if err := l.checkVerifier(*v); err != nil {
 			f.fail(d, []string{needs}, "%v", err)
