@@ -115,7 +115,7 @@ func (p *Permissions) stream(name string) {
 
 func (p *Permissions) service(o PermissionOptions) {
 	for _, scope := range o.Scopes {
-		p.Publish = append(p.Publish, events.ScopeFilter(scope), "leasesvc.c."+scope+".>", servingSubject(scope))
+		p.Publish = append(p.Publish, events.ScopeFilter(scope), "leasesvc.c."+scope+".>", servingSubject(scope), wire.DocumentHintSubject(scope, "*"))
 		p.Subscribe = append(p.Subscribe, "leasesvc.*."+scope, "leasesvc.*."+scope+".*")
 	}
 	p.Publish = append(p.Publish, "$KV."+epochkv.DefaultBucket+".>", "$KV."+handover.BlobsBucket+".>", "leasesvc.hint.*", "leasesvc.presence.*", "$JS.API.INFO")
@@ -138,7 +138,7 @@ func (p *Permissions) consumer(o PermissionOptions) {
 			for _, op := range []wire.Operation{wire.OpGet, wire.OpRegister, wire.OpLeave, wire.OpRefused, wire.OpDocument} {
 				p.Publish = append(p.Publish, wire.Subject(op, scope, name))
 			}
-			p.Subscribe = append(p.Subscribe, wire.ConsumerSubject(scope, name, "*"), wire.RotationSubject(scope, name))
+			p.Subscribe = append(p.Subscribe, wire.ConsumerSubject(scope, name, "*"), wire.RotationSubject(scope, name), wire.DocumentHintSubject(scope, name))
 		}
 	}
 	p.Responses = true

@@ -30,12 +30,9 @@ type consumerCheckCmd struct {
 	SealKey     string        `placeholder:"FILE" help:"A seal key of the check's own (see: leasesvc seal-key new); the consumer pins its public half. Left out, one is made."`
 	Credentials string        `placeholder:"FILE" help:"JSON with two or more that it can log in with and one that it can't: {\"good\": [{...}, {...}], \"bad\": {...}}."`
 	Patience    time.Duration `default:"10s" help:"How long an answer is waited for."`
-	JSON        bool          `help:"Print JSON."`
+	output
 	Command     []string      `arg:"" optional:"" help:"The consumer, after --; it finds LEASESVC_SERVER, _SERVICE_KEY, _SCOPE, _NAME and _CONSUMER in its environment, and is ended with SIGTERM. Left out, start it yourself."`
 }
-
-// errBroken ends a check that found a rule that was broken.
-var errBroken = errors.New("the consumer breaks rules")
 
 func (c consumerCheckCmd) Run(ctx context.Context) error {
 	keys, err := c.keys()
@@ -69,7 +66,7 @@ func (c consumerCheckCmd) Run(ctx context.Context) error {
 	} else {
 		fmt.Fprintf(os.Stderr, "waiting %s for the consumer %s of %s/%s; it pins the service key %s\n", c.Patience, c.Consumer, c.Scope, c.Name, keys.Public())
 	}
-	if !c.JSON {
+	if c.Output == "table" {
 		t := tabwriter.NewWriter(os.Stdout, 15, 0, 2, ' ', 0)
 		o.Said = func(v conformance.Verdict) {
 			why := ""
@@ -84,13 +81,13 @@ func (c consumerCheckCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		if err := printJSON(verdicts); err != nil {
+	if c.Output != "table" {
+		if err := c.print(verdicts, nil); err != nil {
 			return err
 		}
 	}
 	if !conformance.Passed(verdicts) {
-		return errBroken
+		return &violatedError{"the consumer breaks rules"}
 	}
 	return nil
 }

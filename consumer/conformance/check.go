@@ -59,12 +59,12 @@ const (
 // Verdict is what came of one rule.
 type Verdict struct {
 	// Rule names it as docs/protocol.md or the rules do.
-	Rule string
+	Rule string `json:"rule"`
 	// Says what it asks.
-	Says string
-	Outcome
+	Says    string `json:"says"`
+	Outcome `json:"outcome"`
 	// Why says what was seen instead.
-	Why string
+	Why string `json:"why,omitempty"`
 }
 
 // Passed tells whether no rule was broken.

@@ -3,9 +3,27 @@ package wire
 import (
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 )
+
+// TestDocumentOfTheProtocolsPage: what docs/protocol.md shows is what is spoken.
+func TestDocumentOfTheProtocolsPage(t *testing.T) {
+	text, err := os.ReadFile("../../docs/protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), `{"v":1,"type":"document",`)
+	block, _, closed := strings.Cut(rest, "\n```")
+	if !found || !closed {
+		t.Fatal("docs/protocol.md shows no document")
+	}
+	d, err := Decode[Document]([]byte(`{"v":1,"type":"document",` + block))
+	if err != nil || d.Revision != 3 || len(d.Places) != 2 || d.Places[0].By != "lease://orders-db#password" || d.Leases["orders-db"] != 12 || d.ExpiresIn == nil {
+		t.Errorf("%+v, %v", d.Places, err)
+	}
+}
 
 func TestDocumentMessages(t *testing.T) {
 	nonce := NewNonce()
