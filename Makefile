@@ -78,13 +78,19 @@ lint: $(GOLANGCI) ## golangci-lint with .golangci.yml (the first time builds it:
 vulnerabilities: $(GOVULNCHECK) ## look our modules up in Go's vulnerability database
 	scripts/vulnerabilities $(GOVULNCHECK)
 
+BENCH := go test ./bench -run '^TestBench$$' -count 1 -v
+
 .PHONY: bench
-bench: ## all benchmarks, each beside the raw engine it is compared with
-	go test -run '^$$' -bench . -benchmem -timeout 60m -p 1 $(PKG)
+bench: ## the whole table beside the raw engine, into bench/out/full.json (under 10 minutes)
+	$(BENCH) -timeout 15m -bench.size full -bench.out $(CURDIR)/bench/out/full.json
 
 .PHONY: bench-short
-bench-short: ## every benchmark once or a few times: that they run, not what they say
-	go test -run '^$$' -bench . -benchmem -benchtime 50ms -timeout 10m -p 1 $(PKG)
+bench-short: ## append, replay, get and memory for each lease, into bench/out/short.json (a minute)
+	$(BENCH) -timeout 5m -bench.size short -bench.out $(CURDIR)/bench/out/short.json
+
+.PHONY: bench-micro
+bench-micro: ## every package's own benchmarks, for profiles (PKG narrows it)
+	go test -run '^$$' -bench . -benchmem -timeout 60m -p 1 $(PKG)
 
 .PHONY: bench-failover
 bench-failover: ## how long a scope is without a holder: 30 takeovers of each kind on 3 NATS servers, into bench/out/failover.json (half an hour)

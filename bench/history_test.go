@@ -25,7 +25,7 @@ func history(scope string, names, i int, at func(renewal int) time.Time) events.
 	name := fmt.Sprintf("app-%06d", which)
 	sent := at(max(0, i-names*lifeEvents))
 	e := events.Event{ID: newID(), Scope: scope, Name: name, Lease: uint64(which + 1), Epoch: 1, Time: sent, Cause: newID(), Actor: oneActor}
-	path := "database/creds/app"
+	path := "database/creds/" + name
 	hour := events.WholeSeconds(3600)
 	switch step {
 	case 0:

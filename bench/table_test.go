@@ -72,12 +72,6 @@ func (tb *table) atMost(t *testing.T, name, unit string, ours, target float64, h
 	tb.add(t, row{Name: name, Unit: unit, Ours: round(ours), Target: &target, Holds: pointer(ours <= target), How: how})
 }
 
-// atLeast adds one that must reach it.
-func (tb *table) atLeast(t *testing.T, name, unit string, ours, target float64, how string) {
-	t.Helper()
-	tb.add(t, row{Name: name, Unit: unit, Ours: round(ours), Target: &target, Holds: pointer(ours >= target), How: how})
-}
-
 // figure adds one without a target.
 func (tb *table) figure(t *testing.T, name, unit string, ours float64, how string) {
 	t.Helper()

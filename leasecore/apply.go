@@ -109,6 +109,9 @@ func applyToName(t target, e *events.Event) (why string) {
 		t.forgetIncarnation(n.Name, d.Incarnation)
 	case *events.Requested:
 		l := Lease{State: Requested, Vault: d.Vault, Path: d.Path, Reason: d.Reason, GrantedAt: e.Time}
+		if of := n.Definition; of != nil && of.Vault == d.Vault && of.Path == d.Path {
+			l.Vault, l.Path = of.Vault, of.Path // the same strings, held once
+		}
 		if why = n.candidate(t, e, l); why == "" {
 			spend(t.head(), n, e.Time)
 			if d.Reason == events.ReasonReported {
@@ -227,7 +230,7 @@ func applyAcquired(t target, n *Name, l *Lease, d *events.Acquired) string {
 	l.LeaseID, l.Guard = d.LeaseID, d.Guard
 	l.GrantedAt, l.TTL, l.Renewable = d.SentAt, d.TTL.Duration(), d.Renewable
 	l.GuardAt, l.GuardTTL = d.SentAt, d.GuardTTL.Duration()
-	l.Public, l.Fingerprint, l.RereadIn = d.Public, d.Fingerprint, d.RereadIn.Duration()
+	l.Public, l.Fingerprint, l.RereadIn = publicOf(d.Public), d.Fingerprint, d.RereadIn.Duration()
 	t.own(l, n.Name)
 	return ""
 }

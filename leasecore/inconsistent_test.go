@@ -110,7 +110,7 @@ func TestADraftLeavesTheStateAlone(t *testing.T) {
 	if in := w.state.Name("x").Incarnation("A"); in == nil || *in != (leasecore.Incarnation{Consumer: "api", Instance: "i", ID: "A", Key: "K", XKey: "X", Subject: "S"}) {
 		t.Errorf("registered: %+v", in)
 	}
-	if l := w.state.Name("x").Lease(1); l.Public["username"] != "u" || !l.GrantedAt.Equal(w.now) {
+	if l := w.state.Name("x").Lease(1); l.Public.Get("username") != "u" || !l.GrantedAt.Equal(w.now) {
 		t.Errorf("acquired: %+v", l)
 	}
 	before := w.state.Print()

@@ -75,7 +75,7 @@ type Lease struct {
 	GuardTTL      time.Duration
 	GuardExtended bool
 
-	Public      map[string]string
+	Public      Public
 	Fingerprint string
 	// RereadIn is when, counted from GrantedAt, a static role's own clock will
 	// have given it new values (L39); 0: it has no clock.

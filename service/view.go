@@ -132,12 +132,12 @@ func (w *view) expiresIn(now time.Time) time.Duration {
 }
 
 // publicOf gives the one public value that identifies an account.
-func publicOf(def *events.Definition, public map[string]string) string {
+func publicOf(def *events.Definition, public leasecore.Public) string {
 	if def == nil {
 		return ""
 	}
 	for _, k := range def.Kind.PublicKeys() {
-		if v := public[k]; v != "" {
+		if v := public.Get(k); v != "" {
 			return v
 		}
 	}

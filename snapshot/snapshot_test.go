@@ -217,7 +217,7 @@ func crowd(t testing.TB, n int) *projector.Projection {
 			Leases: []leasecore.Lease{{
 				No: uint64(i + 1), State: leasecore.Active, Epoch: 3, Vault: "main", Path: d.Path, Reason: events.ReasonFirst,
 				LeaseID: fmt.Sprintf("%s/%024d", d.Path, i), Guard: fmt.Sprintf("accessor%016d", i), GrantedAt: at, TTL: time.Hour, Renewable: true,
-				GuardAt: at, GuardTTL: time.Hour, GuardExtended: true, Public: map[string]string{"username": fmt.Sprintf("v-token-app-%020d", i)},
+				GuardAt: at, GuardTTL: time.Hour, GuardExtended: true, Public: leasecore.Public{{Key: "username", Value: fmt.Sprintf("v-token-app-%020d", i)}},
 				Fingerprint: fmt.Sprintf("%022d", i), Verified: true,
 			}},
 		}

@@ -95,7 +95,7 @@ func pastOf(s *leasecore.State, at time.Time, acquired map[uint64]time.Time) pas
 		}
 		for i := range n.Leases {
 			l := &n.Leases[i]
-			x := pastLease{Lease: l.No, State: l.State.String(), LeaseID: l.LeaseID, Public: l.Public, Acquired: acquired[l.No]}
+			x := pastLease{Lease: l.No, State: l.State.String(), LeaseID: l.LeaseID, Public: l.Public.Map(), Acquired: acquired[l.No]}
 			x.Expires, _ = l.Expires()
 			row.Leases = append(row.Leases, x)
 		}
