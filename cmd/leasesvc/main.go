@@ -63,6 +63,7 @@ type cli struct {
 	VerifyLog   verifyLogCmd     `cmd:"" name:"verify-log" help:"Check the whole log as an auditor would, and name the first violation."`
 	Config      configCmd        `cmd:"" help:"Check a configuration, or show an example."`
 	Doctor      doctorCmd        `cmd:"" help:"Look at Vault, NATS, clocks, keys and files, and say what is wrong and what to do."`
+	Recover     recoverCmd       `cmd:"" help:"Say what was lost of the log or the epochs, and go on in spite of it."`
 	VaultPolicy vaultPolicyCmd   `cmd:"" name:"vault-policy" help:"Print the commands that set up Vault or OpenBao for the definitions."`
 	NATSSetup   natsSetupCmd     `cmd:"" name:"nats-setup" help:"Print the commands that create the streams in NATS, for services that may not."`
 	Permissions permissionsCmd   `cmd:"" help:"Print the NATS permissions of service, consumer, operator and auditor."`

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/leasesvc/leasesvc/devvault"
@@ -64,6 +65,14 @@ func TestScripts(t *testing.T) {
 			"publish":    publish,
 			"refused":    refused,
 			"takepart":   takePart,
+			"deletestream": func(ts *testscript.TestScript, _ bool, args []string) {
+				nc, err := nats.Connect(ts.Getenv("NATS"))
+				ts.Check(err)
+				defer nc.Close()
+				js, err := jetstream.New(nc)
+				ts.Check(err)
+				ts.Check(js.DeleteStream(context.Background(), args[0]))
+			},
 			"violations": violationsAre,
 			"eventually": func(ts *testscript.TestScript, neg bool, args []string) {
 				eventually(ts, args)
