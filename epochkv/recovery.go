@@ -25,6 +25,11 @@ type Recovery struct {
 	Epoch uint64 `json:"epoch"`
 	// Anew: what the log still knows is issued anew.
 	Anew bool `json:"anew,omitempty"`
+	// Trusted is up to where the log counts without its MACs, since the seal key
+	// that it was written under is lost; 0: nothing does. It stays in force for the
+	// stream, and takes Proof: who decided so has the key that is in force now.
+	Trusted uint64 `json:"trusted,omitempty"`
+	Proof   string `json:"proof,omitempty"`
 	// Found is what was said to be lost.
 	Found []string  `json:"found"`
 	At    time.Time `json:"at"`

@@ -2,6 +2,9 @@ package service
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -71,8 +74,8 @@ func echoed(v epochkv.View) (scopeEcho, bool) {
 
 // examineLog holds a scope's log to what else is known: its cell, what its last
 // holder said in its heartbeat, and the sealed values. nil: nothing contradicts
-// it.
-func examineLog(ctx context.Context, log logReader, v epochkv.View, sealed []handover.Blob) (*LossError, error) {
+// it. key is the id of our seal key, trusted up to where its MACs don't matter.
+func examineLog(ctx context.Context, log logReader, v epochkv.View, sealed []handover.Blob, key string, trusted uint64) (*LossError, error) {
 	loss := &LossError{Scope: v.Scope}
 	last, err := log.LastOpened(ctx, v.Scope)
 	if err != nil && !errors.Is(err, events.ErrEvent) {
@@ -81,6 +84,9 @@ func examineLog(ctx context.Context, log logReader, v epochkv.View, sealed []han
 	epoch := uint64(0)
 	if last != nil {
 		epoch, loss.Seq = last.Event.Epoch, last.Seq
+		if d := last.Data(); d != nil && d.SealKey != "" && d.SealKey != key && last.Seq > trusted {
+			loss.add("the last epoch was opened under the seal key %s, and this one is %s: give every instance the scope's seal key; only where it is lost for good, decide to go on without the values", d.SealKey, key)
+		}
 	}
 	loss.Epoch = max(epoch, v.Revision)
 	if v.Cell != nil && v.Cell.Released && v.Cell.Epoch > epoch {
@@ -172,7 +178,11 @@ func (s *Service) examineLogs(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("examining the log of scope %s: %w", name, err)
 		}
-		if sc.loss, err = examineLog(ctx, s.journal, view, sealed); err != nil {
+		if sc.trusted, err = s.trusted(ctx, name); err != nil {
+			return fmt.Errorf("examining the log of scope %s: %w", name, err)
+		}
+		sc.follower.projection.Trust(sc.trusted)
+		if sc.loss, err = examineLog(ctx, s.journal, view, sealed, s.keys.ID(), sc.trusted); err != nil {
 			return fmt.Errorf("examining the log of scope %s: %w", name, err)
 		}
 		sc.known = max(view.Revision, sc.said.Epoch)
@@ -183,6 +193,26 @@ func (s *Service) examineLogs(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// trusted gives up to where a scope's log counts without its MACs.
+func (s *Service) trusted(ctx context.Context, scope string) (uint64, error) {
+	r, err := s.cells.Recovery(ctx, scope)
+	if err != nil || r == nil || r.Trusted == 0 || !r.StreamCreated.Equal(s.journal.Created()) {
+		return 0, err
+	}
+	if r.Proof != proofOf(s.keys, r) {
+		s.log.Error("a decision to trust the log without its MACs does not hold, and is ignored", "scope", scope)
+		return 0, nil
+	}
+	return r.Trusted, nil
+}
+
+// proofOf proves that who decided to trust a log has the seal key.
+func proofOf(keys *handover.Keys, r *epochkv.Recovery) string {
+	h := hmac.New(sha256.New, keys.MACKey())
+	fmt.Fprintf(h, "leasesvc recovery v1\n%s\n%s\n%d", r.Scope, r.StreamCreated.UTC().Format(time.RFC3339Nano), r.Trusted)
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
 // pendingDecision gives what an operator decided about a scope that was not led
@@ -240,6 +270,9 @@ func (sc *scope) heedDecision(ctx context.Context, loss *LossError) error {
 	}
 	if !r.Covers(sc.svc.journal.Created(), loss.Epoch) {
 		return loss
+	}
+	if sc.trusted, err = sc.svc.trusted(ctx, sc.name); err != nil {
+		return err
 	}
 	sc.log.Warn("going on with a log that lost something, as an operator decided", "found", strings.Join(r.Found, "; "), "decided", r.At)
 	sc.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/leasesvc/leasesvc/epochkv"
+	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/events/journal"
 	"github.com/leasesvc/leasesvc/handover"
 	"github.com/leasesvc/leasesvc/leasecore"
@@ -34,6 +35,8 @@ type Damage struct {
 	Lost []FoundLease `json:"lost"`
 	// Decided is when an operator decided to go on; zero: nobody has.
 	Decided time.Time `json:"decided,omitzero"`
+	// KeyLost: the log was written under another seal key than the one given.
+	KeyLost bool `json:"key_lost,omitempty"`
 	// BucketBehind: the bucket of epochs must be made anew.
 	BucketBehind bool `json:"bucket_behind,omitempty"`
 }
@@ -160,7 +163,15 @@ func (d *Damage) noStream(stream string, view epochkv.View, sealed []handover.Bl
 // examineStream holds the log to what else is known, and gives the state that it
 // makes, as far as it can be followed.
 func (r *Recoverer) examineStream(ctx context.Context, log *journal.Log, view epochkv.View, sealed []handover.Blob, d *Damage) (*leasecore.State, error) {
-	loss, err := examineLog(ctx, log, view, sealed)
+	last, err := log.LastOpened(ctx, d.Scope)
+	if err != nil && !errors.Is(err, events.ErrEvent) {
+		return nil, err
+	}
+	trusted, err := r.trusted(ctx, log, d.Scope)
+	if err != nil {
+		return nil, err
+	}
+	loss, err := examineLog(ctx, log, view, sealed, r.keys.ID(), trusted)
 	if err != nil {
 		return nil, err
 	}
@@ -175,6 +186,10 @@ func (r *Recoverer) examineStream(ctx context.Context, log *journal.Log, view ep
 		return nil, err
 	}
 	p := projector.New(d.Scope, r.keys.MACKey())
+	if o := lastData(last); o != nil && o.SealKey != "" && o.SealKey != r.keys.ID() && last.Seq > trusted {
+		d.KeyLost, trusted = true, st.LastSeq
+	}
+	p.Trust(trusted)
 	err = log.Replay(ctx, d.Scope, 1, st.LastSeq, func(m journal.Message) error {
 		_, err := p.Apply(m.Seq, m.Payload)
 		return err
@@ -187,6 +202,22 @@ func (r *Recoverer) examineStream(ctx context.Context, log *journal.Log, view ep
 	}
 	d.Epoch = max(d.Epoch, p.State().Epoch, view.Revision)
 	return p.State(), nil
+}
+
+func lastData(o *journal.Opened) *events.Opened {
+	if o == nil {
+		return nil
+	}
+	return o.Data()
+}
+
+// trusted gives up to where an earlier decision has the log count without its MACs.
+func (r *Recoverer) trusted(ctx context.Context, log *journal.Log, scope string) (uint64, error) {
+	before, err := epochkv.DecisionOf(ctx, r.js, epochkv.DefaultBucket, scope)
+	if err != nil || before == nil || !before.StreamCreated.Equal(log.Created()) || before.Trusted == 0 || before.Proof != proofOf(r.keys, before) {
+		return 0, err
+	}
+	return before.Trusted, nil
 }
 
 // bucket says what is wrong with the bucket of epochs.
@@ -283,6 +314,10 @@ func (r *Recoverer) Decide(ctx context.Context, damages []Damage, anew bool) err
 	if err := r.ensureStream(ctx, seq); err != nil {
 		return err
 	}
+	trusted, err := r.trust(ctx, damages)
+	if err != nil {
+		return err
+	}
 	if behind {
 		if err := epochkv.Recreate(ctx, r.js, epochkv.DefaultBucket, r.cfg.NATS.Replicas, epoch); err != nil {
 			return err
@@ -306,14 +341,47 @@ func (r *Recoverer) Decide(ctx context.Context, damages []Damage, anew bool) err
 				return err
 			}
 		}
-		err := epochkv.Decide(ctx, r.js, epochkv.DefaultBucket, epochkv.Recovery{
-			Scope: d.Scope, StreamCreated: log.Created(), Epoch: d.Epoch, Anew: anew, Found: d.Found, At: time.Now().UTC(),
-		})
-		if err != nil {
+		if d.KeyLost {
+			if err := r.blobs.Reprobe(ctx, r.keys, d.Scope); err != nil {
+				return err
+			}
+		}
+		decision := epochkv.Recovery{
+			Scope: d.Scope, StreamCreated: log.Created(), Epoch: d.Epoch, Anew: anew || d.KeyLost, Trusted: trusted[d.Scope], Found: d.Found, At: time.Now().UTC(),
+		}
+		if decision.Trusted > 0 {
+			decision.Proof = proofOf(r.keys, &decision)
+		}
+		if err := epochkv.Decide(ctx, r.js, epochkv.DefaultBucket, decision); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// trust gives up to where each scope's log will count without its MACs: all of it
+// where its key is lost, and what was decided before.
+func (r *Recoverer) trust(ctx context.Context, damages []Damage) (map[string]uint64, error) {
+	log, err := r.openJournal(ctx)
+	if err != nil || log == nil {
+		return nil, err
+	}
+	defer log.Close()
+	st, err := log.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]uint64{}
+	for i := range damages {
+		d := &damages[i]
+		if out[d.Scope], err = r.trusted(ctx, log, d.Scope); err != nil {
+			return nil, err
+		}
+		if d.KeyLost {
+			out[d.Scope] = st.LastSeq
+		}
+	}
+	return out, nil
 }
 
 // ensureStream makes a log anew that is gone or empty, with sequences above those

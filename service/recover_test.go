@@ -11,6 +11,7 @@ import (
 	"github.com/leasesvc/leasesvc/epochkv"
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/events/journal"
+	"github.com/leasesvc/leasesvc/handover"
 	"github.com/leasesvc/leasesvc/service"
 )
 
@@ -194,6 +195,68 @@ func TestRecoverADeletedBucketOfEpochs(t *testing.T) {
 	// The lease is kept: nothing was acquired anew.
 	if n := r.count(events.TypeAcquired); n != 1 {
 		t.Errorf("%d leases were acquired", n)
+	}
+}
+
+func TestRecoverALostSealKey(t *testing.T) {
+	r := lived(t)
+	old := r.events(events.TypeInstalled)[0].Lease
+	seed, err := handover.NewSeed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.write("seal.key", seed.Reveal())
+	if d := r.examine(); !d.KeyLost || len(d.Kept) != 1 || d.Kept[0].Lease != old {
+		t.Errorf("%+v", d)
+	}
+	r.refusesToLead("only where it is lost for good")
+	r.decide(false)
+	r.leadsAsRecovered()
+	r.await("a successor, whose values can be read", func() bool { return r.active("app") > old })
+	if _, err := r.reader().Get(context.Background(), "app"); err != nil {
+		t.Error(err)
+	}
+	r.await("the old lease to be revoked", func() bool { return r.count(events.TypeRevoked) > 0 })
+	if d := r.examine(); len(d.Found) != 0 {
+		t.Errorf("it is lost still: %+v", d)
+	}
+}
+
+// TestTheTrustInALogOutlivesRestarts: what was written under the lost key counts at
+// every start, and only because somebody with the key in force said so.
+func TestTheTrustInALogOutlivesRestarts(t *testing.T) {
+	r := lived(t)
+	seed, err := handover.NewSeed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.write("seal.key", seed.Reveal())
+	r.decide(false)
+	for range 2 {
+		stop := r.run("state")
+		r.await("the lease", func() bool { return r.active("app") > 0 })
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status := r.examine()
+	if len(status.Found) != 0 || len(status.Kept) == 0 {
+		t.Errorf("%+v", status)
+	}
+	forged := epochkv.Recovery{Scope: "prod", Trusted: 1 << 40, Proof: "forged", Epoch: 1 << 40, At: time.Now(), Found: []string{}}
+	js := r.nats.JS(t)
+	stream, err := js.Stream(context.Background(), journal.DefaultStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged.StreamCreated = stream.CachedInfo().Created
+	if err := epochkv.Decide(context.Background(), js, epochkv.DefaultBucket, forged); err != nil {
+		t.Fatal(err)
+	}
+	stop := r.run("state")
+	r.await("the forged decision to be ignored", func() bool { return strings.Contains(r.out.String(), "does not hold, and is ignored") })
+	if err := stop(); err != nil {
+		t.Fatal(err)
 	}
 }
 

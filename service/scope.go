@@ -34,6 +34,7 @@ type scope struct {
 	loss      *LossError
 	recovered *epochkv.Recovery
 	known     uint64
+	trusted   uint64 // up to where the log counts without its MACs
 
 	reload chan struct{} // the definitions file should be read again
 
