@@ -251,12 +251,14 @@ func leasesOnly(all []handover.Blob) []handover.Blob {
 func (sc *scope) lossOf(stopped error) *LossError {
 	var lost *snapshot.LostError
 	switch {
-	case sc.loss != nil:
+	case !errors.As(stopped, &lost):
 		return sc.loss
-	case errors.As(stopped, &lost):
+	case sc.loss == nil:
 		return &LossError{Scope: sc.name, Epoch: sc.known, Seq: lost.Seq, Found: []string{lost.Error()}}
 	default:
-		return nil
+		both := *sc.loss
+		both.Seq, both.Found = max(both.Seq, lost.Seq), append(slices.Clone(both.Found), lost.Error())
+		return &both
 	}
 }
 

@@ -41,6 +41,7 @@ type cli struct {
 	Dev         devCmd           `cmd:"" help:"Run everything in one process, with a demo application: NATS, a Vault of its own, and a rotation every few seconds."`
 	Serve       serveCmd         `cmd:"" help:"Run the service."`
 	Status      statusCmd        `cmd:"" help:"Show who leads, since when, and what needs a person's eye."`
+	Top         topCmd           `cmd:"" help:"Watch the leases live, the most urgent first; sort, filter, look into one."`
 	Leases      leasesCmd        `cmd:"" help:"List the names and their leases."`
 	Get         getCmd           `cmd:"" help:"Read a credential, or one value of it."`
 	Rotate      rotateCmd        `cmd:"" help:"Acquire a successor of a name's active lease and hand it over."`

@@ -5,8 +5,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,6 +119,8 @@ func eventually(ts *testscript.TestScript, args []string) {
 	}
 }
 
+var terminals atomic.Int64
+
 // withServers gives a script NATS ($NATS) and a Vault ($VAULT, $TOKEN) with two
 // secrets in it.
 func withServers(env *testscript.Env, ns *natstest.Server) error {
@@ -136,6 +140,10 @@ func withServers(env *testscript.Env, ns *natstest.Server) error {
 			return err
 		}
 	}
+	// The terminals of a script are a server's of their own, which it leaves empty.
+	name := fmt.Sprintf("leasesvc-test-%d-%d", os.Getpid(), terminals.Add(1))
+	env.Setenv("TMUXNAME", name)
+	env.Defer(func() { _ = exec.Command("tmux", "-L", name, "kill-server").Run() })
 	env.Setenv("NATS", ns.URL())
 	env.Setenv("LEASESVC_SERVER", ns.URL())
 	env.Setenv("VAULT", v.URL())
