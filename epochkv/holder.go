@@ -20,6 +20,7 @@ type holding struct {
 	incarnation string
 	token       uint64    // its revision, as last acknowledged
 	sent        time.Time // when its last successful renewal was sent, on both clocks (E21)
+	echo        []byte    // what it said last
 }
 
 // StartHolder writes our holder cell for a new incarnation: the process before
@@ -72,8 +73,14 @@ func (c *Cells) writeFirst(ctx context.Context, me *holding) error {
 	if err != nil && !errors.Is(err, errNotFound) {
 		return err
 	}
+	// What our incarnation before said last stays until we say more: the log is
+	// held to it.
+	var before HolderCell
+	if old.data != nil && decodeCell(key, old.data, &before) == nil {
+		me.echo = before.Echo
+	}
 	sent := c.cfg.now()
-	rev, err := c.put(ctx, key, old.revision, c.liveCell(me, nil))
+	rev, err := c.put(ctx, key, old.revision, c.liveCell(me, me.echo))
 	if err != nil {
 		return err
 	}
@@ -132,7 +139,7 @@ func (c *Cells) renew(ctx context.Context, me holding, echo []byte) error {
 	c.stats.renewals.Add(1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.me.token, c.me.sent = rev, sent
+	c.me.token, c.me.sent, c.me.echo = rev, sent, echo
 	return nil
 }
 
@@ -189,7 +196,8 @@ func (c *Cells) StopHolder(ctx context.Context) error {
 	c.me = nil
 	clear(c.leases)
 	c.mu.Unlock()
-	cell := c.liveCell(&me, nil)
+	// What was last said stays: whoever starts next holds the log to it.
+	cell := c.liveCell(&me, me.echo)
 	cell.State = HolderStopped
 	if _, err := c.put(ctx, holderPrefix+c.id, me.token, cell); err != nil && !errors.Is(err, errRefused) {
 		return fmt.Errorf("stopping the holder: %w", err)

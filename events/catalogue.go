@@ -49,6 +49,8 @@ const (
 	HowReleased = "released" // its holder gave it back
 	HowQuiet    = "quiet"    // its holder was silent and was deposed
 	HowReopened = "reopened" // same epoch, to settle an append of unknown outcome
+	// HowRecovered: the log had lost something, and an operator decided to go on.
+	HowRecovered = "recovered"
 )
 
 // Opened begins an epoch; its sequence is the fence of every later append.

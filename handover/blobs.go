@@ -179,6 +179,20 @@ func (b *Blobs) List(ctx context.Context, scope string) ([]Blob, error) {
 // a name.
 const probe = "_probe"
 
+// Reprobe puts a probe blob under these keys in the place of the one that is
+// there: the scope's seal key was lost, and an operator decided to go on. What was
+// sealed under the lost one stays closed for good.
+func (b *Blobs) Reprobe(ctx context.Context, keys *Keys, scope string) error {
+	sealed, err := keys.SealAtRest(scope, probe, 0, []byte(`{}`))
+	if err != nil {
+		return err
+	}
+	if _, err := b.kv.Put(ctx, scope+"."+probe, sealed); err != nil {
+		return fmt.Errorf("storing the probe of scope %s: %w", scope, err)
+	}
+	return nil
+}
+
 // Probe makes sure that the keys are those of the scope: it opens the scope's
 // probe blob, which the first to come creates. [wire.ErrSeal] means that the
 // scope's values are sealed under another key: do not claim it.

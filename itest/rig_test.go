@@ -280,7 +280,7 @@ func liveUsers(p *projector.Projection) map[string]bool {
 	out := map[string]bool{}
 	for n := range p.State().Names() {
 		for _, l := range n.Leases {
-			if u := l.Public["username"]; u != "" {
+			if u := l.Public.Get("username"); u != "" {
 				out[u] = true
 			}
 		}

@@ -184,3 +184,42 @@ func TestArrows(t *testing.T) {
 		Why:      "The projector is a function of the log; where the log is stored is events/journal's business, and service brings them together.",
 	})
 }
+
+// TestATrustedPartCountsWithoutItsKey: links are held to, MACs are not, and from
+// there on the key in force counts.
+func TestATrustedPartCountsWithoutItsKey(t *testing.T) {
+	log, _ := sealed(t)
+	newKey := []byte("another key of thirty-two bytes..")
+	chain := events.NewChain(newKey)
+	next, err := chain.Seal(&events.Event{ID: "5", Scope: "prod", Name: events.EpochName, Epoch: 9, Data: &events.Opened{Holder: "b", How: events.HowRecovered}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	byHand, err := events.Encode(&events.Event{ID: "x", Scope: "prod", Name: "x", Epoch: 5, Lease: 1, Data: &events.Revoking{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := projector.New("prod", newKey)
+	p.Trust(5)
+	for i, b := range append(log[:4:4], byHand, next) {
+		if _, err := p.Apply(uint64(i+1), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, recent := p.Skipped(); n != 1 || recent[0].Seq != 5 {
+		t.Errorf("%d skipped: %v", n, recent)
+	}
+	if h := p.State().Head; h.Epoch != 9 || p.State().Name("x").Lease(1) == nil {
+		t.Errorf("epoch %d\n%s", h.Epoch, p.State().Print())
+	}
+	// Behind it, what does not hold under the key in force does not count.
+	if e, err := p.Apply(7, log[3]); e != nil || err != nil {
+		t.Errorf("%v, %v", e, err)
+	}
+	untrusting := projector.New("prod", newKey)
+	for i, b := range log {
+		if e, err := untrusting.Apply(uint64(i+1), b); e != nil || err != nil {
+			t.Errorf("sequence %d counts without trust", i+1)
+		}
+	}
+}

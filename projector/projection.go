@@ -27,6 +27,7 @@ type Projection struct {
 	recent  []Skipped
 	stopped error
 	unsaved uint64
+	trusted uint64
 }
 
 // New begins at the start of a scope's log. Without a key (nil) the MACs are
@@ -39,6 +40,30 @@ func New(scope string, key []byte) *Projection {
 // at as they stood together, and how many events had been skipped by then.
 func Resume(state *leasecore.State, chain events.Chain, lastSeq, skipped uint64) *Projection {
 	return &Projection{state: state, chain: chain, lastSeq: lastSeq, skipped: skipped}
+}
+
+// Trust has the events up to a sequence count without their MACs, as an operator
+// decided whose key is lost: only the links of the chain are looked at, and what
+// does not follow is skipped. It is called before the first Apply.
+func (p *Projection) Trust(upTo uint64) { p.trusted = upTo }
+
+// admit judges an event's place in the chain, and gives the chain after it.
+func (p *Projection) admit(seq uint64, payload []byte) (events.Chain, events.Event, error) {
+	chain := p.chain
+	if seq > p.trusted {
+		e, err := chain.Admit(payload, seq)
+		return chain, e, err
+	}
+	keyless := events.NewChain(nil)
+	keyless.Resume(chain.State())
+	e, err := keyless.Admit(payload, seq)
+	if errors.Is(err, events.ErrBroken) {
+		err = events.ErrForged // nobody can tell any more; whoever wrote it, it does not follow
+	}
+	if err == nil {
+		chain.Resume(keyless.State())
+	}
+	return chain, e, err
 }
 
 // Refuse gives a projection that is stopped from the start, because what is
@@ -92,8 +117,7 @@ func (p *Projection) Apply(seq uint64, payload []byte) (*events.Event, error) {
 		return nil, nil
 	}
 	p.unsaved++
-	chain := p.chain
-	e, err := chain.Admit(payload, seq)
+	chain, e, err := p.admit(seq, payload)
 	var future *events.FutureError
 	switch {
 	case errors.As(err, &future):

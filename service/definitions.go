@@ -59,6 +59,12 @@ func (t *term) applyDefinitionsFile(ctx context.Context, stop <-chan struct{}) {
 		default:
 			t.log.Info("definitions", "says", says)
 		}
+		if t.startAnew && err == nil {
+			t.startAnew = false
+			if _, err := t.do(ctx, leasecore.Reissue{}, operator("recover"), nil); err != nil {
+				t.log.Error("what the log still knows was not issued anew; run leasesvc reissue", "error", err)
+			}
+		}
 		select {
 		case <-t.reload:
 		case <-stop:

@@ -28,16 +28,24 @@ type scope struct {
 
 	sure   bool        // the follower's last opened is the stream's; of the goroutine that stands by
 	probed atomic.Bool // our seal key opens the scope's values
+	// loss is what the log does not have; recovered is what an operator decided
+	// about that, until the epoch that goes on is opened; known is the highest epoch
+	// that was known of at the start.
+	loss      *LossError
+	recovered *epochkv.Recovery
+	known     uint64
+	trusted   uint64 // up to where the log counts without its MACs
 
 	reload chan struct{} // the definitions file should be read again
 
 	led atomic.Pointer[term] // as term, for readers
 
 	mu      sync.Mutex
-	saved   []uint64 // where the snapshots stand that we know of, the highest first
-	term    *term    // nil: standing by
-	holder  string   // who leads, as far as we know
-	blocked error    // why we don't claim; nil: nothing is wrong
+	saved   []uint64  // where the snapshots stand that we know of, the highest first
+	term    *term     // nil: standing by
+	holder  string    // who leads, as far as we know
+	blocked error     // why we don't claim; nil: nothing is wrong
+	said    scopeEcho // what our heartbeat says of it: as it is, or as we led it last
 }
 
 func newScope(s *Service, name string) *scope {
@@ -231,9 +239,17 @@ type opening struct{ seq, epoch uint64 }
 // again in this claim. An instance that can't open the scope's values never
 // claims.
 func (sc *scope) step(ctx context.Context) (opening, epochkv.Claim, error) {
-	if down, err := sc.follower.shutDown(sc.svc.started); err != nil {
+	down, err := sc.follower.shutDown(sc.svc.started)
+	if loss := sc.lossOf(err); loss != nil {
+		if err := sc.heedDecision(ctx, loss); err != nil {
+			return opening{}, epochkv.Claim{}, err
+		}
+		down, err = sc.follower.shutDown(sc.svc.started)
+	}
+	switch {
+	case err != nil:
 		return opening{}, epochkv.Claim{}, err
-	} else if down {
+	case down:
 		return opening{}, epochkv.Claim{}, errLeftAlone
 	}
 	last, err := sc.lastOpened(ctx)
@@ -296,6 +312,10 @@ func (sc *scope) openEpoch(ctx context.Context, last opening, claim epochkv.Clai
 	if claim.How == epochkv.HowQuiet { // it may have been deposed in error (E22)
 		ev.Data.(*events.Opened).Overlap = events.FromDuration(s.cells.QuietWindow())
 	}
+	if sc.recovered != nil {
+		ev.Data.(*events.Opened).How = events.HowRecovered
+		ev.Actor = events.Actor{Name: "operator/recover", Claimed: true}
+	}
 	chain := events.NewChain(s.keys.MACKey())
 	payload, err := chain.Seal(&ev)
 	if err != nil {
@@ -323,7 +343,10 @@ func (sc *scope) openEpoch(ctx context.Context, last opening, claim epochkv.Clai
 	ev.Seq = fence
 	sc.tellEvent(&ev)
 	sc.log.Info("leading", "epoch", claim.Epoch, "how", string(claim.How), "fence", fence, "names", p.State().Len())
-	return newTerm(sc, p, claim.Epoch, fence), nil
+	t := newTerm(sc, p, claim.Epoch, fence)
+	t.startAnew = sc.recovered != nil && sc.recovered.Anew
+	sc.recovered = nil
+	return t, nil
 }
 
 // heedWait is how long a claim of a released scope waits for the release to be
@@ -370,11 +393,6 @@ func (s *Service) noteBehind(log *slog.Logger, t time.Time) {
 // echo is what the heartbeat carries of what this instance is doing (E13), from
 // memory alone.
 func (s *Service) echo() []byte {
-	type scopeEcho struct {
-		Epoch   uint64 `json:"epoch"`
-		LastSeq uint64 `json:"last_seq"`
-		Names   int    `json:"names"`
-	}
 	out := struct {
 		Version  string               `json:"version"`
 		Protocol int                  `json:"protocol"`
@@ -383,7 +401,10 @@ func (s *Service) echo() []byte {
 	for name, sc := range s.scopes {
 		sc.mu.Lock()
 		if t := sc.term; t != nil {
-			out.Scopes[name] = scopeEcho{Epoch: t.epoch, LastSeq: t.lastSeq.Load(), Names: int(t.names.Load())}
+			sc.said = scopeEcho{Epoch: t.epoch, LastSeq: t.lastSeq.Load(), Names: int(t.names.Load())}
+		}
+		if sc.said.LastSeq > 0 { // or what we led last: the log is held to it
+			out.Scopes[name] = sc.said
 		}
 		sc.mu.Unlock()
 	}

@@ -154,6 +154,9 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.open(ctx); err != nil {
 		return err
 	}
+	if err := s.awaitExamined(ctx); err != nil {
+		return err
+	}
 	if err := s.cells.StartHolder(ctx); err != nil {
 		return fmt.Errorf("starting to hold: %w", err)
 	}

@@ -92,6 +92,7 @@ func (sc *scope) noteSaved(seq uint64) {
 // the log. One that contradicts the log is a projection that is stopped.
 func (sc *scope) restored(ctx context.Context) (*projector.Projection, skews) {
 	s, fresh := sc.svc, projector.New(sc.name, sc.svc.keys.MACKey())
+	fresh.Trust(sc.trusted)
 	sc.mu.Lock()
 	seqs := sc.saved
 	sc.mu.Unlock()

@@ -48,6 +48,7 @@ type term struct {
 	views      views
 	lingering  atomic.Bool // the scope was given back; who asks over NATS is still answered
 	anew       anew
+	startAnew  bool // an operator decided that all is to be issued anew
 	oddities   oddities
 	documents  *documents
 	log        *slog.Logger

@@ -113,6 +113,39 @@ func (s *Store) List(ctx context.Context) (map[string][]uint64, error) {
 	return out, nil
 }
 
+// Last reads a scope's highest snapshot that is genuine, whatever the log says:
+// for recovery. nil: there is none.
+func (s *Store) Last(ctx context.Context, scope string) (*projector.Projection, error) {
+	all, err := s.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, seq := range all[scope] {
+		encoded, err := s.objects.GetBytes(ctx, nameOf(scope, seq))
+		if err != nil {
+			continue
+		}
+		if p, at, _, err := s.key.Decode(encoded); err == nil && at.Scope == scope {
+			return p, nil
+		}
+	}
+	return nil, nil
+}
+
+// Drop removes a scope's snapshots: their log is given up.
+func (s *Store) Drop(ctx context.Context, scope string) error {
+	all, err := s.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, seq := range all[scope] {
+		if err := s.objects.Delete(ctx, nameOf(scope, seq)); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
+			return fmt.Errorf("dropping the snapshot of scope %s at sequence %d: %w", scope, seq, err)
+		}
+	}
+	return nil
+}
+
 // LostError says that a genuine snapshot is of another log than the one that is
 // there, or of an event that this one does not have: the log was deleted,
 // recreated or restored from before the snapshot. Nobody may lead from it.

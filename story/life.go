@@ -98,6 +98,8 @@ var how = map[string]string{
 	events.HowOwn:      ", after its own restart",
 	events.HowReleased: ", which its predecessor gave back",
 	events.HowQuiet:    ", since its predecessor was silent",
+
+	events.HowRecovered: ": an operator decided to go on with a log that had lost something",
 }
 
 var reasons = map[string]string{

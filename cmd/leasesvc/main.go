@@ -41,6 +41,7 @@ type cli struct {
 	Dev         devCmd           `cmd:"" help:"Run everything in one process, with a demo application: NATS, a Vault of its own, and a rotation every few seconds."`
 	Serve       serveCmd         `cmd:"" help:"Run the service."`
 	Status      statusCmd        `cmd:"" help:"Show who leads, since when, and what needs a person's eye."`
+	Top         topCmd           `cmd:"" help:"Watch the leases live, the most urgent first; sort, filter, look into one."`
 	Leases      leasesCmd        `cmd:"" help:"List the names and their leases."`
 	Get         getCmd           `cmd:"" help:"Read a credential, or one value of it."`
 	Rotate      rotateCmd        `cmd:"" help:"Acquire a successor of a name's active lease and hand it over."`
@@ -63,6 +64,7 @@ type cli struct {
 	VerifyLog   verifyLogCmd     `cmd:"" name:"verify-log" help:"Check the whole log as an auditor would, and name the first violation."`
 	Config      configCmd        `cmd:"" help:"Check a configuration, or show an example."`
 	Doctor      doctorCmd        `cmd:"" help:"Look at Vault, NATS, clocks, keys and files, and say what is wrong and what to do."`
+	Recover     recoverCmd       `cmd:"" help:"Say what was lost of the log or the epochs, and go on in spite of it."`
 	VaultPolicy vaultPolicyCmd   `cmd:"" name:"vault-policy" help:"Print the commands that set up Vault or OpenBao for the definitions."`
 	NATSSetup   natsSetupCmd     `cmd:"" name:"nats-setup" help:"Print the commands that create the streams in NATS, for services that may not."`
 	Permissions permissionsCmd   `cmd:"" help:"Print the NATS permissions of service, consumer, operator and auditor."`

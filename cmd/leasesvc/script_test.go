@@ -5,12 +5,15 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/leasesvc/leasesvc/devvault"
@@ -64,6 +67,14 @@ func TestScripts(t *testing.T) {
 			"publish":    publish,
 			"refused":    refused,
 			"takepart":   takePart,
+			"deletestream": func(ts *testscript.TestScript, _ bool, args []string) {
+				nc, err := nats.Connect(ts.Getenv("NATS"))
+				ts.Check(err)
+				defer nc.Close()
+				js, err := jetstream.New(nc)
+				ts.Check(err)
+				ts.Check(js.DeleteStream(context.Background(), args[0]))
+			},
 			"violations": violationsAre,
 			"eventually": func(ts *testscript.TestScript, neg bool, args []string) {
 				eventually(ts, args)
@@ -108,6 +119,8 @@ func eventually(ts *testscript.TestScript, args []string) {
 	}
 }
 
+var terminals atomic.Int64
+
 // withServers gives a script NATS ($NATS) and a Vault ($VAULT, $TOKEN) with two
 // secrets in it.
 func withServers(env *testscript.Env, ns *natstest.Server) error {
@@ -127,6 +140,10 @@ func withServers(env *testscript.Env, ns *natstest.Server) error {
 			return err
 		}
 	}
+	// The terminals of a script are a server's of their own, which it leaves empty.
+	name := fmt.Sprintf("leasesvc-test-%d-%d", os.Getpid(), terminals.Add(1))
+	env.Setenv("TMUXNAME", name)
+	env.Defer(func() { _ = exec.Command("tmux", "-L", name, "kill-server").Run() })
 	env.Setenv("NATS", ns.URL())
 	env.Setenv("LEASESVC_SERVER", ns.URL())
 	env.Setenv("VAULT", v.URL())

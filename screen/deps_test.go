@@ -1,0 +1,14 @@
+package screen_test
+
+import (
+	"testing"
+
+	"github.com/leasesvc/leasesvc/internal/arrows"
+)
+
+func TestArrows(t *testing.T) {
+	arrows.Check(t, arrows.Allow{
+		Internal: []string{"events", "service/api"},
+		Why:      "the board is a picture of what holders answer; terminals and connections are the command's.",
+	})
+}

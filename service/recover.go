@@ -1,0 +1,410 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/leasesvc/leasesvc/epochkv"
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/events/journal"
+	"github.com/leasesvc/leasesvc/handover"
+	"github.com/leasesvc/leasesvc/leasecore"
+	"github.com/leasesvc/leasesvc/projector"
+	"github.com/leasesvc/leasesvc/service/config"
+	"github.com/leasesvc/leasesvc/snapshot"
+)
+
+// Damage is what a recovery finds of one scope.
+type Damage struct {
+	Scope string `json:"scope"`
+	// Epoch and LastSeq are the highest that are known of.
+	Epoch   uint64 `json:"epoch"`
+	LastSeq uint64 `json:"last_seq"`
+	// Found says what is wrong; none: nothing is.
+	Found []string `json:"found"`
+	// Kept are the leases that the log still knows, Lost those that are known of
+	// and that it does not have. Lost ones are not renewed: they end by themselves,
+	// or are revoked in Vault by hand.
+	Kept []FoundLease `json:"kept"`
+	Lost []FoundLease `json:"lost"`
+	// Decided is when an operator decided to go on; zero: nobody has.
+	Decided time.Time `json:"decided,omitzero"`
+	// KeyLost: the log was written under another seal key than the one given.
+	KeyLost bool `json:"key_lost,omitempty"`
+	// BucketBehind: the bucket of epochs must be made anew.
+	BucketBehind bool `json:"bucket_behind,omitempty"`
+}
+
+// FoundLease is a lease that is known of.
+type FoundLease struct {
+	Name  string `json:"name"`
+	Lease uint64 `json:"lease"`
+	// State, LeaseID and Ends are empty where only the sealed values are there.
+	State   string    `json:"state,omitempty"`
+	LeaseID string    `json:"lease_id,omitempty"`
+	Ends    time.Time `json:"ends,omitzero"`
+}
+
+// Recoverer finds out what was lost, and records what an operator decides. It is
+// for the command; it is no instance and leads nothing.
+type Recoverer struct {
+	cfg       *config.Config
+	js        jetstream.JetStream
+	keys      *handover.Keys
+	blobs     *handover.Blobs
+	snapshots *snapshot.Store
+}
+
+// NewRecoverer prepares a recovery of what a service file names. The version is
+// the program's, whose snapshots it can read.
+func NewRecoverer(ctx context.Context, cfg *config.Config, nc *nats.Conn, version string) (*Recoverer, error) {
+	seed, err := sealSeed(cfg)
+	if err != nil {
+		return nil, err
+	}
+	r := &Recoverer{cfg: cfg}
+	if r.keys, err = handover.NewKeys(seed); err != nil {
+		return nil, cfg.Refuse("seal_key", "%v", err)
+	}
+	if r.js, err = jetstream.New(nc); err != nil {
+		return nil, err
+	}
+	if r.blobs, err = handover.OpenBlobs(ctx, r.js, handover.BlobsBucket, cfg.NATS.Replicas); err != nil {
+		return nil, err
+	}
+	key, err := snapshot.NewKey(r.keys.MACKey(), version)
+	if err == nil {
+		r.snapshots, err = snapshot.Open(ctx, r.js, snapshot.Bucket, cfg.NATS.Replicas, key, slog.New(slog.DiscardHandler))
+	}
+	if err != nil {
+		r.snapshots = nil // they may know more; without them less is named
+	}
+	return r, nil
+}
+
+// openJournal opens the log as it is; nil: there is no stream.
+func (r *Recoverer) openJournal(ctx context.Context) (*journal.Log, error) {
+	log, err := journal.Open(ctx, r.js, journal.Config{Stream: r.cfg.NATS.Stream, ReadOnly: true})
+	if errors.Is(err, journal.ErrNoStream) {
+		return nil, nil
+	}
+	return log, err
+}
+
+// Examine finds out what was lost of each scope.
+func (r *Recoverer) Examine(ctx context.Context) ([]Damage, error) {
+	log, err := r.openJournal(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if log != nil {
+		defer log.Close()
+	}
+	var out []Damage
+	for _, scope := range r.cfg.ScopeNames() {
+		d, err := r.examine(ctx, log, scope)
+		if err != nil {
+			return nil, fmt.Errorf("examining scope %s: %w", scope, err)
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+func (r *Recoverer) examine(ctx context.Context, log *journal.Log, scope string) (Damage, error) {
+	d := Damage{Scope: scope, Found: []string{}, Kept: []FoundLease{}, Lost: []FoundLease{}}
+	view, lastRevision, err := epochkv.LookFrom(ctx, r.js, epochkv.DefaultBucket, scope)
+	noBucket := errors.Is(err, epochkv.ErrNoBucket)
+	if err != nil && !noBucket {
+		return d, err
+	}
+	sealed, err := r.blobs.List(ctx, scope)
+	if err != nil {
+		return d, err
+	}
+	sealed = leasesOnly(sealed)
+	state := leasecore.NewState(scope)
+	if log == nil {
+		d.noStream(r.cfg.NATS.Stream, view, sealed)
+	} else if state, err = r.examineStream(ctx, log, view, sealed, &d); err != nil {
+		return d, err
+	}
+	d.bucket(noBucket, lastRevision, state.Epoch)
+	r.leases(ctx, &d, state, sealed)
+	if log == nil || len(d.Found) == 0 {
+		return d, nil
+	}
+	decision, err := epochkv.DecisionOf(ctx, r.js, epochkv.DefaultBucket, scope)
+	if err == nil && decision.Covers(log.Created(), d.Epoch) {
+		d.Decided = decision.At
+	}
+	return d, err
+}
+
+// noStream says what is known where the log is gone.
+func (d *Damage) noStream(stream string, view epochkv.View, sealed []handover.Blob) {
+	d.Epoch = view.Revision
+	e, ok := echoed(view)
+	switch {
+	case ok:
+		d.Epoch, d.LastSeq = max(d.Epoch, e.Epoch), e.LastSeq
+		d.Found = append(d.Found, fmt.Sprintf("there is no stream %s; holder %s led epoch %d and had the log up to sequence %d", stream, view.Holder.Holder, e.Epoch, e.LastSeq))
+	case len(sealed) > 0 || view.Cell != nil:
+		d.Found = append(d.Found, fmt.Sprintf("there is no stream %s, and the scope was led before", stream))
+	}
+}
+
+// examineStream holds the log to what else is known, and gives the state that it
+// makes, as far as it can be followed.
+func (r *Recoverer) examineStream(ctx context.Context, log *journal.Log, view epochkv.View, sealed []handover.Blob, d *Damage) (*leasecore.State, error) {
+	last, err := log.LastOpened(ctx, d.Scope)
+	if err != nil && !errors.Is(err, events.ErrEvent) {
+		return nil, err
+	}
+	trusted, err := r.trusted(ctx, log, d.Scope)
+	if err != nil {
+		return nil, err
+	}
+	loss, err := examineLog(ctx, log, view, sealed, r.keys.ID(), trusted)
+	if err != nil {
+		return nil, err
+	}
+	if loss != nil {
+		d.Found, d.Epoch, d.LastSeq = append(d.Found, loss.Found...), loss.Epoch, loss.Seq
+	}
+	if lost := r.snapshotLost(ctx, log, d.Scope); lost != nil {
+		d.Found, d.LastSeq = append(d.Found, lost.Error()), max(d.LastSeq, lost.Seq)
+	}
+	st, err := log.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := projector.New(d.Scope, r.keys.MACKey())
+	if o := lastData(last); o != nil && o.SealKey != "" && o.SealKey != r.keys.ID() && last.Seq > trusted {
+		d.KeyLost, trusted = true, st.LastSeq
+	}
+	p.Trust(trusted)
+	err = log.Replay(ctx, d.Scope, 1, st.LastSeq, func(m journal.Message) error {
+		_, err := p.Apply(m.Seq, m.Payload)
+		return err
+	})
+	switch {
+	case errors.Is(err, projector.ErrStopped):
+		d.Found = append(d.Found, err.Error())
+	case err != nil:
+		return nil, err
+	}
+	d.Epoch = max(d.Epoch, p.State().Epoch, view.Revision)
+	return p.State(), nil
+}
+
+func lastData(o *journal.Opened) *events.Opened {
+	if o == nil {
+		return nil
+	}
+	return o.Data()
+}
+
+// trusted gives up to where an earlier decision has the log count without its MACs.
+func (r *Recoverer) trusted(ctx context.Context, log *journal.Log, scope string) (uint64, error) {
+	before, err := epochkv.DecisionOf(ctx, r.js, epochkv.DefaultBucket, scope)
+	if err != nil || before == nil || !before.StreamCreated.Equal(log.Created()) || before.Trusted == 0 || before.Proof != proofOf(r.keys, before) {
+		return 0, err
+	}
+	return before.Trusted, nil
+}
+
+// bucket says what is wrong with the bucket of epochs.
+func (d *Damage) bucket(missing bool, lastRevision, logEpoch uint64) {
+	switch {
+	case logEpoch == 0 || !missing && lastRevision >= logEpoch:
+		return
+	case missing:
+		d.Found = append(d.Found, fmt.Sprintf("there is no bucket of epochs, and the log is in epoch %d: a new one must begin above it", logEpoch))
+	default:
+		d.Found = append(d.Found, fmt.Sprintf("the bucket of epochs is at revision %d, and the log in epoch %d: it was made anew, or an older one was restored", lastRevision, logEpoch))
+	}
+	d.BucketBehind = true
+}
+
+// leases names what the log knows, and what it does not: from the snapshots and
+// the sealed values.
+func (r *Recoverer) leases(ctx context.Context, d *Damage, s *leasecore.State, sealed []handover.Blob) {
+	known := map[string]bool{}
+	key := func(name string, lease uint64) string { return fmt.Sprint(name, "/", lease) }
+	eachLease(s, func(l FoundLease) {
+		known[key(l.Name, l.Lease)] = true
+		d.Kept = append(d.Kept, l)
+	})
+	if len(d.Found) == 0 {
+		return
+	}
+	if saved := r.saved(ctx, d.Scope); saved != nil {
+		d.LastSeq = max(d.LastSeq, saved.LastSeq)
+		eachLease(saved, func(l FoundLease) {
+			if !known[key(l.Name, l.Lease)] {
+				known[key(l.Name, l.Lease)] = true
+				d.Lost = append(d.Lost, l)
+			}
+		})
+	}
+	for _, b := range sealed {
+		if !known[key(b.Name, b.Lease)] {
+			d.Lost = append(d.Lost, FoundLease{Name: b.Name, Lease: b.Lease})
+		}
+	}
+}
+
+func eachLease(s *leasecore.State, see func(FoundLease)) {
+	for _, name := range s.SortedNames() {
+		n := s.Name(name)
+		for i := range n.Leases {
+			l := &n.Leases[i]
+			f := FoundLease{Name: name, Lease: l.No, State: l.State.String(), LeaseID: l.LeaseID}
+			f.Ends, _ = l.Expires()
+			see(f)
+		}
+	}
+}
+
+// saved gives the state of a scope's last genuine snapshot; nil: there is none.
+func (r *Recoverer) saved(ctx context.Context, scope string) *leasecore.State {
+	if r.snapshots == nil {
+		return nil
+	}
+	p, err := r.snapshots.Last(ctx, scope)
+	if err != nil || p == nil {
+		return nil
+	}
+	return p.State()
+}
+
+// snapshotLost holds the log to the scope's snapshots; nil: they agree, or there
+// are none.
+func (r *Recoverer) snapshotLost(ctx context.Context, log *journal.Log, scope string) *snapshot.LostError {
+	if r.snapshots == nil {
+		return nil
+	}
+	all, err := r.snapshots.List(ctx)
+	if err != nil {
+		return nil
+	}
+	var lost *snapshot.LostError
+	if _, _, err := r.snapshots.Restore(ctx, log, scope, all[scope]); errors.As(err, &lost) {
+		return lost
+	}
+	return nil
+}
+
+// Decide records that the scopes go on with what their logs have; with anew, all
+// that they still know is issued anew. No instance may run. A log that is empty or
+// gone is made anew above the sequences that are known of, the bucket of epochs
+// above the epochs, where it is behind.
+func (r *Recoverer) Decide(ctx context.Context, damages []Damage, anew bool) error {
+	epoch, seq, behind := uint64(0), uint64(0), false
+	for i := range damages {
+		epoch, seq, behind = max(epoch, damages[i].Epoch), max(seq, damages[i].LastSeq), behind || damages[i].BucketBehind
+	}
+	if err := r.ensureStream(ctx, seq); err != nil {
+		return err
+	}
+	trusted, err := r.trust(ctx, damages)
+	if err != nil {
+		return err
+	}
+	if behind {
+		if err := epochkv.Recreate(ctx, r.js, epochkv.DefaultBucket, r.cfg.NATS.Replicas, epoch); err != nil {
+			return err
+		}
+	}
+	log, err := r.openJournal(ctx)
+	if err != nil {
+		return err
+	}
+	if log == nil {
+		return fmt.Errorf("stream %s: %w", r.cfg.NATS.Stream, journal.ErrNoStream)
+	}
+	defer log.Close()
+	for i := range damages {
+		d := &damages[i]
+		if len(d.Found) == 0 {
+			continue
+		}
+		if r.snapshots != nil {
+			if err := r.snapshots.Drop(ctx, d.Scope); err != nil {
+				return err
+			}
+		}
+		if d.KeyLost {
+			if err := r.blobs.Reprobe(ctx, r.keys, d.Scope); err != nil {
+				return err
+			}
+		}
+		decision := epochkv.Recovery{
+			Scope: d.Scope, StreamCreated: log.Created(), Epoch: d.Epoch, Anew: anew || d.KeyLost, Trusted: trusted[d.Scope], Found: d.Found, At: time.Now().UTC(),
+		}
+		if decision.Trusted > 0 {
+			decision.Proof = proofOf(r.keys, &decision)
+		}
+		if err := epochkv.Decide(ctx, r.js, epochkv.DefaultBucket, decision); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// trust gives up to where each scope's log will count without its MACs: all of it
+// where its key is lost, and what was decided before.
+func (r *Recoverer) trust(ctx context.Context, damages []Damage) (map[string]uint64, error) {
+	log, err := r.openJournal(ctx)
+	if err != nil || log == nil {
+		return nil, err
+	}
+	defer log.Close()
+	st, err := log.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]uint64{}
+	for i := range damages {
+		d := &damages[i]
+		if out[d.Scope], err = r.trusted(ctx, log, d.Scope); err != nil {
+			return nil, err
+		}
+		if d.KeyLost {
+			out[d.Scope] = st.LastSeq
+		}
+	}
+	return out, nil
+}
+
+// ensureStream makes a log anew that is gone or empty, with sequences above those
+// that consumers have seen: they take nothing at or below the last they took.
+func (r *Recoverer) ensureStream(ctx context.Context, above uint64) error {
+	log, err := r.openJournal(ctx)
+	if err != nil {
+		return err
+	}
+	settings := journal.Settings(journalOf(&r.cfg.NATS))
+	if log != nil {
+		st, err := log.Info(ctx)
+		log.Close()
+		if err != nil || st.Messages > 0 {
+			return err
+		}
+		if err := r.js.DeleteStream(ctx, settings.Name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("making stream %s anew: %w", settings.Name, err)
+		}
+	}
+	settings.FirstSeq = above + 1
+	if _, err := r.js.CreateStream(ctx, settings); err != nil {
+		return fmt.Errorf("making stream %s anew: %w", settings.Name, err)
+	}
+	return nil
+}
