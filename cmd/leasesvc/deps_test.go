@@ -11,7 +11,7 @@ func TestArrows(t *testing.T) {
 		Internal: []string{
 			"consumer", "consumer/pgxlease", "devvault", "epochkv", "events", "events/journal", "handover", "handover/verify", "handover/wire",
 			"internal/failpoint", "internal/pgserver", "internal/process", "leasecore", "projector", "secret", "service", "service/api",
-			"service/config", "vault",
+			"service/config", "vault", "web",
 		},
 		External: []string{"*"},
 		Why:      "cmd wires; it brings nothing of the tests, the simulator or the harness into the program.",
