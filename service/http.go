@@ -108,19 +108,20 @@ func (s *Service) serveOn(ctx context.Context, l net.Listener) error {
 	})
 	server := &http.Server{
 		Handler: handler, TLSConfig: s.page.tls, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ReadTimeout: 30 * time.Second, ErrorLog: nil,
+		ReadTimeout: 30 * time.Second,
 	}
 	scheme := "http"
+	serve := server.Serve
 	if s.page.tls != nil {
 		scheme = "https"
-		l = tls.NewListener(l, s.page.tls)
+		serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") } // with HTTP/2
 	}
 	s.opts.OnHTTP(scheme + "://" + l.Addr().String())
 	follower := web.NewFollower(s.journal, history, s.present, s.log)
 	following, stop := context.WithCancel(ctx)
 	followed, served := make(chan error, 1), make(chan error, 1)
 	go func() { followed <- follower.Run(following) }()
-	go func() { served <- server.Serve(l) }()
+	go func() { served <- serve(l) }()
 	var err error
 	select {
 	case err = <-served:

@@ -26,6 +26,21 @@ type feed struct {
 	kept  []Said // oldest first
 	since uint64 // all after this sequence are kept
 	more  chan struct{}
+	// before are the latest events of a log that is being read.
+	before []*events.Event
+}
+
+// maxBefore bounds the events that a page begins with.
+const maxBefore = 100
+
+// remember keeps an event of a log that is being read.
+func (f *feed) remember(e *events.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.before) >= 2*maxBefore {
+		f.before = append(f.before[:0], f.before[maxBefore:]...)
+	}
+	f.before = append(f.before, e)
 }
 
 func newFeed() *feed { return &feed{more: make(chan struct{})} }
@@ -34,10 +49,17 @@ func newFeed() *feed { return &feed{more: make(chan struct{})} }
 func (f *feed) start(seq uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.since = max(f.since, seq)
-	if len(f.kept) == 0 {
-		f.since = seq
+	if len(f.before) > maxBefore {
+		f.before = f.before[len(f.before)-maxBefore:]
 	}
+	f.since = seq
+	for i, e := range f.before {
+		if i == 0 {
+			f.since = e.Seq - 1 // none of the scopes has one in between
+		}
+		f.kept = append(f.kept, said(e))
+	}
+	f.before = nil
 	f.wake()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -42,7 +43,7 @@ func (f *Follower) Run(ctx context.Context) error {
 func (f *Follower) follow(ctx context.Context) error {
 	add := func(m journal.Message) error { f.history.Add(m); return nil }
 	for {
-		err := f.source.Replay(ctx, "", f.history.next(), ^uint64(0), add)
+		err := f.source.Replay(ctx, "", f.history.next(), math.MaxUint64, add)
 		if err == nil {
 			f.history.caughtUp()
 			err = f.source.Follow(ctx, "", f.history.next(), add)

@@ -128,8 +128,12 @@ func (h *History) Add(m journal.Message) {
 	if s == nil || s.stopped != "" {
 		return
 	}
-	if e := s.add(m); e != nil && h.ready {
+	switch e := s.add(m); {
+	case e == nil:
+	case h.ready:
 		h.feed.add(e)
+	default:
+		h.feed.remember(e)
 	}
 }
 
@@ -147,8 +151,10 @@ func (h *History) scope(name string) *history {
 func (h *History) caughtUp() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if !h.ready { // a follower that was interrupted comes here again
+		h.feed.start(h.seq)
+	}
 	h.ready = true
-	h.feed.start(h.seq)
 }
 
 // add gives the event if it counts.

@@ -13,7 +13,7 @@ export function showDetail(d, lease) {
   fact(d.live ? 'as of' : 'as it was', time(d.at, true), ' (sequence ' + d.seq + ')');
   const section = (title, id, ...what) => make('section', { 'aria-label': title, id }, make('h3', {}, title), ...what);
   body.replaceChildren(facts,
-    d.concerns.length ? section('Needs a person', 'detail-concerns', make('ul', {}, ...d.concerns.map((c) => make('li', { class: 'block' }, c.what, make('br'), '→ ' + c.do)))) : '',
+    d.concerns.length ? section('What is wrong', 'detail-concerns', make('ul', {}, ...d.concerns.map((c) => make('li', { class: 'block' }, c.what, make('br'), '→ ' + c.do)))) : '',
     section('What comes next', 'detail-next', make('ul', {}, ...d.next.map((s) => make('li', {}, s.at ? time(s.at) : null, s.at ? '(' + (s.at > d.at ? 'in ' + lasting(s.at - d.at) : lasting(d.at - s.at) + ' ago') + ') ' : null, s.says)))),
     section('Story', 'detail-story', story(d, lease)),
     section('Leases', 'detail-leases', ...d.leases.slice(0, 60).map((l) => leaseBlock(l, lease, d.at))),

@@ -24,7 +24,8 @@ const timeline = new Timeline({
 function failed(e) {
   if (e.name === 'AbortError') return;
   if (e.status === 401) { location.reload(); return; }
-  if (e.status === 503 || e instanceof TypeError) return; // the link's state says it
+  if (e.status === 503) return; // the link's state says it
+  if (!e.status) console.error(e);
   notice(e.message);
 }
 
@@ -115,7 +116,7 @@ async function past() {
       const o = await ask('overview', { at });
       if (state.at === at) show(o);
     } while (pastStale);
-  } catch (e) { failed(e); if (e.status === 503 || e instanceof TypeError) setTimeout(past, 1000); } finally { pastAsking = false; }
+  } catch (e) { failed(e); if (e.status === 503) setTimeout(past, 1000); } finally { pastAsking = false; }
 }
 
 function controls() {

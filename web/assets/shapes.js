@@ -2,22 +2,24 @@
 // colours (those of Okabe and Ito, which colour-blind people can tell apart).
 
 // The numbers are those of web/phase.go.
+// A lane has three tracks, since leases of a name overlap: what is coming on top,
+// what is in use in the middle, what is going below.
 export const phases = [
   null,
-  { word: 'requested', hue: 'grey', top: .36, bottom: .64, fill: 'none' },
-  { word: 'candidate', hue: 'sky', top: .22, bottom: .78, fill: 'rising' },
-  { word: 'handing over', hue: 'yellow', top: .16, bottom: .84, fill: 'rising' },
-  { word: 'rolling back', hue: 'vermilion', top: .16, bottom: .84, fill: 'falling' },
-  { word: 'active', hue: 'blue', top: .1, bottom: .9, fill: 'solid' },
-  { word: 'grace', hue: 'sky', top: .3, bottom: .9, fill: 'lines' },
-  { word: 'kept', hue: 'purple', top: .16, bottom: .84, fill: 'crossed' },
-  { word: 'retired', hue: 'orange', top: .66, bottom: .9, fill: 'solid' },
-  { word: 'revoking', hue: 'orange', top: .74, bottom: .9, fill: 'dots' },
+  { word: 'requested', hue: 'grey', top: .04, bottom: .26, fill: 'none', track: 0 },
+  { word: 'candidate', hue: 'sky', top: .04, bottom: .26, fill: 'rising', track: 0 },
+  { word: 'handing over', hue: 'yellow', top: .04, bottom: .26, fill: 'solid', track: 0 },
+  { word: 'rolling back', hue: 'vermilion', top: .04, bottom: .26, fill: 'falling', track: 0 },
+  { word: 'active', hue: 'blue', top: .28, bottom: .72, fill: 'solid', track: 1 },
+  { word: 'grace', hue: 'sky', top: .74, bottom: .98, fill: 'lines', track: 2 },
+  { word: 'kept', hue: 'purple', top: .74, bottom: .98, fill: 'crossed', track: 2 },
+  { word: 'retired', hue: 'orange', top: .8, bottom: .98, fill: 'solid', track: 2 },
+  { word: 'revoking', hue: 'orange', top: .8, bottom: .98, fill: 'dots', track: 2 },
   { word: 'revoked' }, { word: 'expired' }, { word: 'came to nothing' }, { word: 'orphaned' },
 ];
 
-// From the most to the least telling, for cells that hold several.
-const telling = [4, 7, 3, 5, 2, 6, 1, 8, 9];
+// From the most to the least telling in each track, for cells that hold several.
+const telling = [[4, 3, 2, 1], [5], [7, 6, 8, 9]];
 
 // The bits are those of web/timeline.go.
 export const marks = [
@@ -100,10 +102,15 @@ export function drawPhase(ctx, phase, x, y, width, height) {
   }
 }
 
-// phaseOfCell gives the most telling phase of a cell.
-export function phaseOfCell(mask) {
-  for (const p of telling) if (mask & (1 << p)) return p;
-  return 0;
+// drawCell draws what a cell holds: in each track the most telling phase.
+export function drawCell(ctx, mask, x, y, width, height) {
+  for (const track of telling) for (const p of track) if (mask & (1 << p)) {
+    const look = phases[p];
+    ctx.fillStyle = look.fill === 'none' ? hues[look.hue] : pattern(ctx, look.fill, look.hue);
+    const top = Math.round(y + look.top * height);
+    ctx.fillRect(x, top, Math.max(width, 1), Math.max(2, Math.round((look.bottom - look.top) * height)));
+    break;
+  }
 }
 
 // markOf gives the most telling mark.

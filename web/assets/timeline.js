@@ -1,6 +1,6 @@
 // The timeline: lanes on a canvas, of which only what is visible is asked for
 // and drawn.
-import { phases, marks, drawPhase, drawMark, phaseOfCell, markOf, colour, repaint } from './shapes.js';
+import { phases, marks, drawPhase, drawMark, drawCell, markOf, colour, repaint } from './shapes.js';
 import { make, clock, day, lasting } from './say.js';
 import { ask } from './link.js';
 
@@ -149,6 +149,8 @@ export class Timeline {
       this.total = t.total;
       this.spacer.style.height = Math.max(this.total * this.rowHeight, this.view) + 'px';
     }
+    const tall = Math.round(Math.max(130, Math.min(this.total * this.rowHeight + 6, innerHeight * .6))) + 'px';
+    if (this.lanes.style.height !== tall) this.lanes.style.height = tall;
     document.documentElement.dataset.drawn = t.seq;
     this.namesStale = true;
     this.on.found(t.total);
@@ -212,8 +214,7 @@ export class Timeline {
       for (const [x0, n, mask] of r.cells) {
         const x1 = this.x(t.from + x0 * per), x2 = this.x(t.from + (x0 + n) * per);
         if (x2 < this.left || x1 > this.full) continue;
-        const p = phaseOfCell(mask);
-        if (p) drawPhase(ctx, p, Math.max(x1, this.left - 2), y, Math.min(x2, this.full + 2) - Math.max(x1, this.left - 2) + .5, inner);
+        drawCell(ctx, mask, Math.max(x1, this.left - 2), y, Math.min(x2, this.full + 2) - Math.max(x1, this.left - 2) + .5, inner);
         bars++;
       }
     }
@@ -226,7 +227,8 @@ export class Timeline {
         x1 = this.x(start);
         const x2 = this.x(Math.max(end, start));
         if (p >= 10 || x2 < this.left || x1 > this.full) continue;
-        drawPhase(ctx, p, Math.max(x1, this.left - 4), y, Math.min(x2, this.full + 4) - Math.max(x1, this.left - 4), inner);
+        // An edge of the page's colour tells where one lease ends and the next begins.
+        drawPhase(ctx, p, Math.max(x1, this.left - 4), y, Math.min(x2, this.full + 4) - Math.max(x1, this.left - 4) - (x2 - x1 > 4 ? 1 : 0), inner);
         if (hit) { ctx.strokeStyle = colour('now'); ctx.lineWidth = 2; ctx.strokeRect(Math.max(x1, this.left - 4), y + 1, Math.min(x2, this.full + 4) - Math.max(x1, this.left - 4), inner - 2); }
         if (p === 5 && x2 - x1 > 34 && h >= 24) {
           ctx.fillStyle = colour('page'); ctx.font = '11px system-ui, sans-serif'; ctx.textAlign = 'left'; ctx.textBaseline = 'middle';
