@@ -58,12 +58,9 @@ func (h *Handler) live(w http.ResponseWriter, r *http.Request) {
 	for {
 		events, complete, more := h.history.feed.after(seq)
 		b := batch{Now: time.Now().UnixMilli(), Version: h.opts.Version, Complete: complete && known, Events: events, Overview: h.glance.of(h.history)}
-		b.Seq = b.Overview.Seq
-		if b.Seq < seq { // another log than the one that was read before
+		b.Seq = h.history.next() - 1 // the overview may be a little older
+		if b.Seq < seq {             // another log than the one that was read before
 			b.Complete = false
-		}
-		if n := len(events); n > 0 {
-			b.Seq = max(b.Seq, events[n-1].Seq)
 		}
 		if !known {
 			b.Events = events[max(0, len(events)-100):]
@@ -83,7 +80,10 @@ func (h *Handler) live(w http.ResponseWriter, r *http.Request) {
 		if err != nil || s.send("id: %d\nevent: batch\ndata: %s\n\n", seq, body) != nil {
 			return
 		}
-		if !wait(ctx, between, nil) || !wait(ctx, beat, more) {
+		if !wait(ctx, between, nil) {
+			return
+		}
+		if b.Overview.Seq >= b.Seq && !wait(ctx, beat, more) { // an older overview is followed by its successor
 			return
 		}
 	}
