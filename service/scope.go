@@ -397,7 +397,9 @@ func (s *Service) echo() []byte {
 		Version  string               `json:"version"`
 		Protocol int                  `json:"protocol"`
 		Scopes   map[string]scopeEcho `json:"scopes"`
-	}{s.opts.Version, 1, map[string]scopeEcho{}}
+		// For are the scopes that this instance leads or stands by for.
+		For []string `json:"for"`
+	}{s.opts.Version, 1, map[string]scopeEcho{}, s.cfg.ScopeNames()}
 	for name, sc := range s.scopes {
 		sc.mu.Lock()
 		if t := sc.term; t != nil {

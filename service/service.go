@@ -36,6 +36,9 @@ type Options struct {
 	// OnEvent, if set, is called with every event of the scopes this instance
 	// leads, after it was applied. It must not block.
 	OnEvent func(events.Event)
+	// OnHTTP, if set, has the HTTP address served and is called with its URL when
+	// it is.
+	OnHTTP func(url string)
 }
 
 // Service is one instance: New it, Run it.
@@ -69,6 +72,7 @@ type Service struct {
 	ahead   chan ahead
 
 	beforeFeed func() // tests: holds the followers up
+	page       *page
 }
 
 // FencedError ends Run where exit_on_fence is set: the instance was fenced
@@ -116,6 +120,9 @@ func New(cfg *config.Config, opts Options) (*Service, error) {
 		}
 	}
 	if err := CheckDefinitions(cfg); err != nil {
+		return nil, err
+	}
+	if s.page, err = newPage(cfg); err != nil {
 		return nil, err
 	}
 	for name := range cfg.Scopes {
@@ -190,6 +197,9 @@ func (s *Service) Run(ctx context.Context) error {
 	background.Go(func() error { return s.noteNeighbours(bctx) })
 	for range aheadAtOnce {
 		background.Go(func() error { return s.readsAhead(bctx) })
+	}
+	if s.opts.OnHTTP != nil {
+		background.Go(func() error { return s.servePage(bctx) })
 	}
 	for _, sc := range s.scopes {
 		leading.Go(func() error { return sc.run(lctx, base) })

@@ -30,6 +30,7 @@ type devCmd struct {
 	Dir      string        `placeholder:"PATH" help:"Keep the state here, to carry on at the next start; a temporary directory otherwise."`
 	Postgres string        `env:"LEASESVC_DEV_POSTGRES" placeholder:"DSN" help:"Use this PostgreSQL (a superuser's DSN). Otherwise a private one is started where PostgreSQL is installed, and accounts are kept in memory where it is not."`
 	Listen   string        `default:"127.0.0.1:4222" help:"Where NATS listens; a free port if that one is taken."`
+	HTTP     string        `name:"http" default:"127.0.0.1:8250" help:"Where the page is served; a free port if that one is taken."`
 	For      time.Duration `help:"End by itself after this time."`
 }
 
@@ -115,7 +116,11 @@ func (d *demo) prepare(ctx context.Context, c devCmd) error {
 		return err
 	}
 	d.nats = "nats://" + listen
-	if err := d.configure(listen); err != nil {
+	page, err := freeListen(ctx, c.HTTP)
+	if err != nil {
+		return err
+	}
+	if err := d.configure(listen, page); err != nil {
 		return err
 	}
 	d.out.say("leasesvc %s, everything in one process:", programVersion())
@@ -234,7 +239,7 @@ leases:
     require: [api_key]
 `
 
-func (d *demo) configure(listen string) error {
+func (d *demo) configure(listen, page string) error {
 	keyFile := filepath.Join(d.dir, "seal.key")
 	if _, err := os.Stat(keyFile); errors.Is(err, os.ErrNotExist) {
 		seed, err := handover.NewSeed()
@@ -265,8 +270,9 @@ vaults:
   main: {address: %q, environment: false, token: %q, guard_role: leasesvc}
 scopes:
   %s: {definitions: definitions.yaml}
+http: {listen: %q}
 insecure_consumers: true
-`, listen, d.vault.URL(), d.vault.RootToken().Reveal(), devScope))
+`, listen, d.vault.URL(), d.vault.RootToken().Reveal(), devScope, page))
 	return err
 }
 
@@ -276,6 +282,7 @@ func (d *demo) run(ctx context.Context) error {
 		Version: programVersion(),
 		Logger:  slog.New(slog.NewTextHandler(d.out, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		OnEvent: func(e events.Event) { d.out.say("%s", eventLine(&e)) },
+		OnHTTP:  func(url string) { d.out.say("the page to look at: %s", url) },
 	})
 	if err != nil {
 		return err

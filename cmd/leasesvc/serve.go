@@ -25,7 +25,11 @@ func (c serveCmd) Run(ctx context.Context) error {
 		return err
 	}
 	cfg.ExitOnFence = cfg.ExitOnFence || c.ExitOnFence
-	svc, err := service.New(cfg, service.Options{Version: programVersion(), Logger: newLogger(cfg.Log, os.Stderr)})
+	logger := newLogger(cfg.Log, os.Stderr)
+	svc, err := service.New(cfg, service.Options{
+		Version: programVersion(), Logger: logger,
+		OnHTTP: func(url string) { logger.Info("the page is served", "url", url) },
+	})
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,12 @@ func (s stop) Unwrap() error { return s.error }
 // a missing one shows. Whatever happens to it, another one goes on behind the
 // last message that fn was given: that alone is the state.
 func (l *Log) pull(ctx context.Context, scope string, from uint64, stall time.Duration, fn func(Message) (bool, error)) error {
-	p := &puller{log: l, filter: filter(scope), next: from, fn: fn, stall: stall, moved: time.Now(), patience: makeWait}
+	return l.pullUnder(ctx, filter(scope), from, stall, fn)
+}
+
+// pullUnder is pull for any filter of subjects.
+func (l *Log) pullUnder(ctx context.Context, filter string, from uint64, stall time.Duration, fn func(Message) (bool, error)) error {
+	p := &puller{log: l, filter: filter, next: from, fn: fn, stall: stall, moved: time.Now(), patience: makeWait}
 	var pc pace
 	for {
 		before := p.next

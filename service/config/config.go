@@ -108,8 +108,19 @@ type Documents struct {
 	Wait events.Seconds
 }
 
-// HTTP says where /livez, /readyz, /metrics and the status are served.
-type HTTP struct{ Listen string }
+// HTTP says where the page (web) is served, and what it asks of who looks. An
+// address that others than this machine reach has TLS and a login, or says
+// Insecure.
+type HTTP struct {
+	Listen string
+	// Cert and Key are the server's, PEM files; both or none. ClientCA has the
+	// authorities of the client certificates that may look.
+	Cert, Key, ClientCA string
+	// TokenFile holds a token that lets its bearer look.
+	TokenFile string
+	// Insecure serves an exposed address without TLS or without a login.
+	Insecure bool
+}
 
 // Log says how the service logs: Format text or json, Level debug, info, warn
 // or error.

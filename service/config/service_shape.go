@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"net"
 	"path/filepath"
 	"slices"
 
@@ -16,9 +17,7 @@ func (c *Config) shape() shape {
 		{name: "seal_key", shape: c.SealKey.shape(), required: true},
 		{name: "vaults", shape: named{"vault", c.vault, 1}, required: true},
 		{name: "scopes", shape: named{"scope", c.scope, 1}, required: true},
-		{name: "http", shape: object{fields: []field{
-			{name: "listen", shape: listen(&c.HTTP.Listen), def: "127.0.0.1:8250"},
-		}}},
+		{name: "http", shape: c.HTTP.shape()},
 		{name: "log", shape: object{fields: []field{
 			{name: "format", shape: choice[string]{&c.Log.Format, []string{"text", "json"}}, def: "text"},
 			{name: "level", shape: choice[string]{&c.Log.Level, []string{"debug", "info", "warn", "error"}}, def: "info"},
@@ -126,6 +125,40 @@ func (t *TLS) shape(keys ...string) shape {
 		o.fields = append(o.fields, all[k])
 	}
 	return o
+}
+
+func (h *HTTP) shape() shape {
+	return object{fields: []field{
+		{name: "listen", shape: listen(&h.Listen), def: "127.0.0.1:8250"},
+		{name: "tls", shape: object{fields: []field{
+			{name: "cert", shape: path{&h.Cert}, required: true},
+			{name: "key", shape: path{&h.Key}, required: true},
+			{name: "client_ca", shape: path{&h.ClientCA}},
+		}}},
+		{name: "token_file", shape: path{&h.TokenFile}},
+		{name: "insecure", shape: boolean{&h.Insecure}, def: "false"},
+	}, check: func(d *decoder, f *found) {
+		if !f.ok("listen", "tls", "token_file", "insecure") || h.Insecure || h.local() {
+			return
+		}
+		const why = "others than this machine reach this address"
+		switch {
+		case h.TokenFile == "" && h.ClientCA == "":
+			f.fail(d, []string{"listen"}, "%s, so it needs a login: set token_file, or tls with client_ca; or listen on 127.0.0.1 (insecure: true lets everybody look)", why)
+		case h.Cert == "":
+			f.fail(d, []string{"listen"}, "%s, so its login needs tls with cert and key; behind a proxy that has them set insecure: true", why)
+		}
+	}}
+}
+
+// local tells whether only this machine reaches the address.
+func (h *HTTP) local() bool {
+	host, _, err := net.SplitHostPort(h.Listen)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func (k *SealKey) shape() shape {

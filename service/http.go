@@ -1,0 +1,208 @@
+package service
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/leasesvc/leasesvc/epochkv"
+	"github.com/leasesvc/leasesvc/secret"
+	"github.com/leasesvc/leasesvc/service/config"
+	"github.com/leasesvc/leasesvc/web"
+)
+
+const (
+	// listenAgain is the pace at which an address that is taken is tried again: a
+	// standby beside us may have it, and end.
+	listenAgain = 3 * time.Second
+	// pageEnds bounds the wait for requests that are being answered at the end.
+	pageEnds = 2 * time.Second
+)
+
+// page is what the HTTP address needs of this machine.
+type page struct {
+	login *web.Login
+	tls   *tls.Config // nil: none
+	// known is what was listed last.
+	known  []epochkv.HolderCell
+	listed time.Time
+}
+
+// newPage reads what the configuration of the address names.
+func newPage(cfg *config.Config) (*page, error) {
+	h, p := cfg.HTTP, &page{}
+	if h.Cert != "" {
+		if _, err := tls.LoadX509KeyPair(h.Cert, h.Key); err != nil {
+			return nil, cfg.Refuse("http.tls.cert", "%v", err)
+		}
+		p.tls = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			// Read at each handshake, which are few: a renewed certificate counts
+			// without a restart.
+			c, err := tls.LoadX509KeyPair(h.Cert, h.Key)
+			return &c, err
+		}}
+	}
+	if h.ClientCA != "" {
+		pem, err := os.ReadFile(h.ClientCA)
+		if err != nil {
+			return nil, cfg.Refuse("http.tls.client_ca", "%v", err)
+		}
+		p.tls.ClientCAs = x509.NewCertPool()
+		if !p.tls.ClientCAs.AppendCertsFromPEM(pem) {
+			return nil, cfg.Refuse("http.tls.client_ca", "%s holds no certificate", h.ClientCA)
+		}
+		p.tls.ClientAuth = tls.VerifyClientCertIfGiven
+		if h.TokenFile == "" {
+			p.tls.ClientAuth = tls.RequireAndVerifyClientCert
+		}
+	}
+	token := secret.String{}
+	if h.TokenFile != "" {
+		var err error
+		if token, err = readSecret(h.TokenFile); err != nil {
+			return nil, cfg.Refuse("http.token_file", "%v; make one with: openssl rand -base64 24", err)
+		}
+	}
+	if h.TokenFile != "" || h.ClientCA != "" {
+		var err error
+		if p.login, err = web.NewLogin(token, h.ClientCA != ""); err != nil {
+			return nil, cfg.Refuse("http.token_file", "%v", err)
+		}
+	}
+	return p, nil
+}
+
+// servePage serves the HTTP address until ctx ends. The page is no reason for an
+// instance not to run: where it can't be served this is logged and tried again.
+func (s *Service) servePage(ctx context.Context) error {
+	for warned := false; ; warned = true {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.HTTP.Listen)
+		if err == nil {
+			err = s.serveOn(ctx, l)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !warned {
+			s.log.Warn("the page is not served here; it is tried again", "listen", s.cfg.HTTP.Listen, "error", err)
+		}
+		if pause(ctx, listenAgain) != nil {
+			return nil
+		}
+	}
+}
+
+func (s *Service) serveOn(ctx context.Context, l net.Listener) error {
+	history := web.NewHistory(s.cfg.ScopeNames(), s.keys.MACKey())
+	handler := web.NewHandler(history, s.journal, web.Options{
+		Version: s.opts.Version, Logger: s.log, Login: s.page.login, AnyHost: s.cfg.HTTP.Insecure,
+	})
+	server := &http.Server{
+		Handler: handler, TLSConfig: s.page.tls, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ReadTimeout: 30 * time.Second,
+	}
+	scheme := "http"
+	serve := server.Serve
+	if s.page.tls != nil {
+		scheme = "https"
+		serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") } // with HTTP/2
+	}
+	s.opts.OnHTTP(scheme + "://" + l.Addr().String())
+	follower := web.NewFollower(s.journal, history, s.present, s.log)
+	following, stop := context.WithCancel(ctx)
+	followed, served := make(chan error, 1), make(chan error, 1)
+	go func() { followed <- follower.Run(following) }()
+	go func() { served <- serve(l) }()
+	var err error
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+		handler.Close()
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageEnds)
+		if server.Shutdown(end) != nil {
+			_ = server.Close() // what is left is cut off
+		}
+		cancel()
+		<-served
+	}
+	handler.Close()
+	stop()
+	<-followed
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return err
+}
+
+// present tells the page who is alive.
+func (s *Service) present(ctx context.Context) web.Present {
+	out := web.Present{Holding: map[string]web.Instance{}, Standby: map[string][]web.Instance{}}
+	if !s.nc.IsConnected() {
+		out.Link = "this instance has no connection to NATS; what is shown may be old"
+		return out
+	}
+	holders := map[string]string{}
+	for name := range s.scopes {
+		v, err := s.cells.Look(ctx, name)
+		if err != nil {
+			out.Link = fmt.Sprintf("who leads can't be read from NATS: %v", err)
+			return out
+		}
+		if v.Holder != nil {
+			out.Holding[name] = instanceOf(v.Holder)
+			holders[name] = v.Holder.Holder
+		}
+	}
+	all := s.page.holders(ctx, s.cells, s.log)
+	for i := range all {
+		in := instanceOf(&all[i])
+		if in.State != string(epochkv.HolderLive) || in.Age > time.Minute.Milliseconds() {
+			continue
+		}
+		for name := range s.scopes {
+			if holders[name] != in.Holder && standsBy(&all[i], name) {
+				out.Standby[name] = append(out.Standby[name], in)
+			}
+		}
+	}
+	return out
+}
+
+// holdersAgain is the pace at which the list of holders is read; heartbeats of
+// those who only stand by are that much less fresh.
+const holdersAgain = 5 * time.Second
+
+// holders lists the holders' cells. It is called by one goroutine.
+func (p *page) holders(ctx context.Context, cells *epochkv.Cells, log *slog.Logger) []epochkv.HolderCell {
+	if time.Since(p.listed) < holdersAgain {
+		return p.known
+	}
+	all, err := cells.Holders(ctx)
+	if err != nil {
+		log.Debug("the standbys can't be read", "error", err)
+		return p.known
+	}
+	p.known, p.listed = all, time.Now()
+	return all
+}
+
+// standsBy tells whether an instance is there for a scope, as its echo says.
+func standsBy(c *epochkv.HolderCell, scope string) bool {
+	var echo struct {
+		For []string `json:"for"`
+	}
+	return json.Unmarshal(c.Echo, &echo) == nil && slices.Contains(echo.For, scope)
+}
+
+func instanceOf(c *epochkv.HolderCell) web.Instance {
+	return web.Instance{Holder: c.Holder, Host: c.Instance, Version: c.Version, State: string(c.State), Age: max(time.Since(c.WrittenAt).Milliseconds(), 0)}
+}
