@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -365,31 +364,4 @@ func (s *Service) noteBehind(log *slog.Logger, t time.Time) {
 	if behind := s.clock.AtLeast(t); behind > tolerated {
 		log.Warn("our clock is behind the one that the leases were stamped by and was set ahead", "by", behind.String())
 	}
-}
-
-// echo is what the heartbeat carries of what this instance is doing (E13), from
-// memory alone.
-func (s *Service) echo() []byte {
-	type scopeEcho struct {
-		Epoch   uint64 `json:"epoch"`
-		LastSeq uint64 `json:"last_seq"`
-		Names   int    `json:"names"`
-	}
-	out := struct {
-		Version  string               `json:"version"`
-		Protocol int                  `json:"protocol"`
-		Scopes   map[string]scopeEcho `json:"scopes"`
-	}{s.opts.Version, 1, map[string]scopeEcho{}}
-	for name, sc := range s.scopes {
-		sc.mu.Lock()
-		if t := sc.term; t != nil {
-			out.Scopes[name] = scopeEcho{Epoch: t.epoch, LastSeq: t.lastSeq.Load(), Names: int(t.names.Load())}
-		}
-		sc.mu.Unlock()
-	}
-	b, err := json.Marshal(out)
-	if err != nil {
-		return nil
-	}
-	return b
 }
