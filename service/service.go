@@ -239,10 +239,11 @@ func (s *Service) open(ctx context.Context) (err error) {
 		var differs *journal.SettingsError
 		var wrong *epochkv.WrongSettings
 		var refused *epochkv.Refused
+		var bucket *handover.BucketError
 		switch {
 		case err == nil:
 			return s.announce()
-		case errors.As(err, &differs), errors.As(err, &wrong), errors.As(err, &refused), ctx.Err() != nil:
+		case errors.As(err, &differs), errors.As(err, &wrong), errors.As(err, &refused), errors.As(err, &bucket), ctx.Err() != nil:
 			return err // waiting can't help
 		}
 		s.log.Warn("waiting for JetStream", "error", err)
@@ -347,6 +348,8 @@ func (s *Service) presenceOf(ctx context.Context, holder string) (noResponders b
 func (s *Service) heartbeat(ctx context.Context) error {
 	tick := time.NewTicker(s.cfg.Heartbeat.Duration())
 	defer tick.Stop()
+	back := s.nc.StatusChanged(nats.CONNECTED)
+	defer s.nc.RemoveStatusListener(back)
 	for {
 		err := s.cells.Renew(ctx, s.echo())
 		var fenced *epochkv.Fenced
@@ -368,6 +371,10 @@ func (s *Service) heartbeat(ctx context.Context) error {
 		}
 		select {
 		case <-tick.C:
+		case _, open := <-back: // after a reconnect every moment counts
+			if !open {
+				back = nil
+			}
 		case <-ctx.Done():
 			return nil
 		}
