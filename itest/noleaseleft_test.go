@@ -176,34 +176,25 @@ func (r *rig) busyUntil(in *instance, up <-chan time.Time) {
 	}
 }
 
-// vaultHasWhatTheLogSays waits until the leases in devvault are those of the log.
-// (A real server's accounts have been compared already, and it revokes leases
-// with their accounts.)
+// vaultHasWhatTheLogSays waits until the leases in Vault are those of the log.
 func (r *rig) vaultHasWhatTheLogSays(within time.Duration) {
 	r.t.Helper()
-	if r.vault.dev == nil {
-		return
-	}
-	var has, says []string
 	await(r.t, within, "Vault to have what the log says", func() bool {
 		_, p := r.read()
 		live := map[string]bool{}
-		says = says[:0]
 		for n := range p.State().Names() {
 			for _, l := range n.Leases {
 				if l.LeaseID != "" {
 					live[l.LeaseID] = true
-					says = append(says, l.LeaseID)
 				}
 			}
 		}
-		has = has[:0]
-		same := true
-		for _, l := range r.vault.dev.Leases() {
-			has = append(has, l.ID)
-			same = same && live[l.ID]
+		has := r.vault.leases(r.t)
+		same := len(has) == len(live)
+		for _, id := range has {
+			same = same && live[id]
 		}
-		return same && len(has) == len(live)
+		return same
 	})
 }
 

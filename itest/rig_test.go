@@ -299,11 +299,15 @@ func (r *rig) noOrphans(within time.Duration) {
 		if roles, err = r.pg.Roles(context.Background()); err != nil {
 			r.t.Fatal(err)
 		}
+		roles, lost := r.vault.withoutTheServersOwn(r.t, roles)
 		same := len(roles) == len(live)
 		for _, role := range roles {
 			same = same && live[role]
 		}
 		if same {
+			if len(lost) > 0 {
+				r.t.Logf("%d accounts that the server made and never granted to anybody: it was broken off in the middle: %v", len(lost), lost)
+			}
 			return
 		}
 		if time.Now().After(deadline) {
@@ -311,6 +315,26 @@ func (r *rig) noOrphans(within time.Duration) {
 		}
 		<-time.After(50 * time.Millisecond)
 	}
+}
+
+// withoutTheServersOwn takes out what a real server left behind by itself: when the
+// connection is lost (the process was killed) while the database makes the account
+// it breaks off, and may do so after the database has and before there is a lease.
+// Its audit log tells: it never granted that account. A client can't help that.
+func (v *vaultServer) withoutTheServersOwn(t *testing.T, roles []string) (ours, lost []string) {
+	t.Helper()
+	if v.dev != nil {
+		return roles, nil
+	}
+	granted := v.granted(t)
+	for _, role := range roles {
+		if _, ok := granted[role]; ok {
+			ours = append(ours, role)
+		} else {
+			lost = append(lost, role)
+		}
+	}
+	return ours, lost
 }
 
 // noSecretAnywhere looks for every secret of the run in all that was stored by

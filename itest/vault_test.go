@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -27,6 +28,7 @@ type vaultServer struct {
 	address string
 	root    string
 	dev     *devvault.Server // nil: a real one
+	audit   string           // a real one's audit log, in the clear
 }
 
 // vaultTargets gives what starts each Vault there is here: devvault always, a
@@ -72,7 +74,13 @@ func startReal(t *testing.T, binary string) *vaultServer {
 		t.Fatal(err)
 	}
 	v := &vaultServer{name: filepath.Base(binary), address: "http://" + addr, root: "root-" + rand.Text()}
-	cmd := exec.Command(binary, "server", "-dev", "-dev-no-store-token", "-dev-root-token-id="+v.root, "-dev-listen-address="+addr)
+	// OpenBao takes an audit device over its API only where it is told to; Vault
+	// knows no such setting and goes on without it.
+	config := filepath.Join(t.TempDir(), "audit.hcl")
+	if err := os.WriteFile(config, []byte("unsafe_allow_api_audit_creation = true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "server", "-dev", "-config="+config, "-dev-no-store-token", "-dev-root-token-id="+v.root, "-dev-listen-address="+addr)
 	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
 	p, err := proctest.Start(cmd, filepath.Join(t.TempDir(), "vault.log"), syscall.SIGKILL)
 	if err != nil {
@@ -91,7 +99,72 @@ func startReal(t *testing.T, binary string) *vaultServer {
 		defer resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
 	})
+	v.audit = filepath.Join(t.TempDir(), "audit.log")
+	v.must(t, "PUT", "sys/audit/file", map[string]any{"type": "file", "options": map[string]string{"file_path": v.audit, "log_raw": "true"}})
 	return v
+}
+
+// granted gives the accounts that a real server has ever granted, by its audit
+// log, with the ids of their leases.
+func (v *vaultServer) granted(t *testing.T) map[string]string {
+	t.Helper()
+	raw, err := os.ReadFile(v.audit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for line := range bytes.Lines(raw) {
+		var entry struct {
+			Type, Error string
+			Request     struct{ Path string }
+			Response    struct {
+				Secret struct {
+					LeaseID string `json:"lease_id"`
+				}
+				Data struct{ Username string }
+			}
+		}
+		if json.Unmarshal(line, &entry) != nil || entry.Type != "response" || !strings.HasPrefix(entry.Request.Path, "database/creds/") {
+			continue // what is being written, and what is about others
+		}
+		if user := entry.Response.Data.Username; user != "" {
+			out[user] = entry.Response.Secret.LeaseID
+		}
+	}
+	return out
+}
+
+// leases gives the ids of the leases of the role orders.
+func (v *vaultServer) leases(t *testing.T) (ids []string) {
+	t.Helper()
+	if v.dev != nil {
+		for _, l := range v.dev.Leases() {
+			ids = append(ids, l.ID)
+		}
+		return ids
+	}
+	const prefix = "database/creds/orders/"
+	req, err := http.NewRequestWithContext(context.Background(), "LIST", v.address+"/v1/sys/leases/lookup/"+prefix, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Vault-Token", v.root)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var list struct{ Data struct{ Keys []string } }
+	switch err := json.NewDecoder(resp.Body).Decode(&list); {
+	case resp.StatusCode == http.StatusNotFound:
+		return nil // none
+	case err != nil || resp.StatusCode != http.StatusOK:
+		t.Fatalf("listing the leases: %d %v", resp.StatusCode, err)
+	}
+	for _, k := range list.Data.Keys {
+		ids = append(ids, prefix+k)
+	}
+	return ids
 }
 
 // must makes one call of the API as root.

@@ -2,6 +2,7 @@ package vault_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -22,6 +23,8 @@ import (
 
 	"github.com/leasesvc/leasesvc/devvault"
 	"github.com/leasesvc/leasesvc/itest/pgtest"
+	"github.com/leasesvc/leasesvc/itest/rabbittest"
+	"github.com/leasesvc/leasesvc/itest/redistest"
 	"github.com/leasesvc/leasesvc/secret"
 	"github.com/leasesvc/leasesvc/vault/conformance"
 )
@@ -30,10 +33,18 @@ import (
 // too when LEASESVC_TEST_BAO names its program or a bao or vault is on the
 // PATH. Both make accounts in a real PostgreSQL.
 func TestConformance(t *testing.T) {
+	mq, redis := rabbittest.Start(t), redistest.Start(t)
+	broker := conformance.Backend{
+		Address: mq.ManagementURL(), User: mq.Administrator(), Password: secret.New(mq.Password()),
+		Login: func(ctx context.Context, user, password string) error { return mq.Login(ctx, user, password, "/") },
+	}
+	cache := conformance.Backend{Address: redis.Addr(), User: redis.Superuser(), Password: secret.New(redis.Password()), Login: redis.Login}
 	t.Run("devvault", func(t *testing.T) {
 		pg := pgtest.Start(t)
+		cache := cache
+		cache.Plugin = "redis-database-plugin"
 		root := rand.Text()
-		server, err := devvault.New(devvault.Config{RootToken: secret.New(root), Accounts: devvault.NewPostgres(secret.New(pg.DSN())), Broker: &devvault.RabbitMQ{}})
+		server, err := devvault.New(devvault.Config{RootToken: secret.New(root), Accounts: devvault.NewPostgres(secret.New(pg.DSN())), Broker: &devvault.RabbitMQ{}, Plugins: map[string]devvault.Accounts{cache.Plugin: &devvault.Redis{}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +54,7 @@ func TestConformance(t *testing.T) {
 		}
 		t.Cleanup(server.Close)
 		conformance.Run(t, conformance.Target{
-			Name: "devvault", Address: server.URL(), CACert: caFile, RootToken: secret.New(root), DatabaseURL: secret.New(pg.DSN()), Accounts: pg.Roles,
+			Name: "devvault", Address: server.URL(), CACert: caFile, RootToken: secret.New(root), DatabaseURL: secret.New(pg.DSN()), Accounts: pg.Roles, RabbitMQ: broker, Redis: cache,
 			ServiceAccount: func(jwt secret.String, namespace, account, uid string) {
 				if account == "" {
 					server.DistrustServiceAccount(jwt)
@@ -61,8 +72,13 @@ func TestConformance(t *testing.T) {
 	}
 	t.Run("real", func(t *testing.T) {
 		pg := pgtest.Start(t)
+		cache := cache
+		cache.Plugin = "valkey-database-plugin" // OpenBao's; Vault calls it redis-database-plugin
+		if filepath.Base(program) == "vault" {
+			cache.Plugin = "redis-database-plugin"
+		}
 		address, caFile, root := startRealServer(t, program)
-		conformance.Run(t, conformance.Target{Name: filepath.Base(program), Address: address, CACert: caFile, RootToken: root, DatabaseURL: secret.New(pg.DSN()), Accounts: pg.Roles})
+		conformance.Run(t, conformance.Target{Name: filepath.Base(program), Address: address, CACert: caFile, RootToken: root, DatabaseURL: secret.New(pg.DSN()), Accounts: pg.Roles, RabbitMQ: broker, Redis: cache})
 	})
 	t.Logf("the suite ran against devvault and against %s (%s)", program, how)
 }

@@ -33,12 +33,27 @@ type Target struct {
 	// CACert is the PEM file of the authority that the server's certificate is
 	// verified with, for an https address.
 	CACert string
+	// RabbitMQ and Redis are servers that the target's engines make accounts in.
+	RabbitMQ, Redis Backend
 	// ServiceAccount, where the target asks no cluster, tells it of a Kubernetes
 	// service account's token; an empty account means that it is no longer good.
 	ServiceAccount func(jwt secret.String, namespace, account, uid string)
 	// Lacks names groups of the suite that the target does not claim to have.
 	// They do not run, and that is logged.
 	Lacks []string
+}
+
+// Backend is a server that an engine makes accounts in.
+type Backend struct {
+	// Plugin is the database plugin to use for it, if it is one's.
+	Plugin string
+	// Address is the URL of its management API, or host:port.
+	Address string
+	// User and Password are an administrator's.
+	User     string
+	Password secret.String
+	// Login tries an account.
+	Login func(ctx context.Context, user, password string) error
 }
 
 // admin configures the target as root, over plain HTTP: the client under test
