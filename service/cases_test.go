@@ -103,7 +103,7 @@ func (r *rig) uses(name string) (end func() int) {
 				r.t.Errorf("%s: a reader got nothing: %v", name, err)
 				return
 			}
-			if err := r.login(c); err != nil {
+			if err := r.tryLogin(c); err != nil {
 				r.t.Errorf("%s: what a reader was given does not work: %v", name, err)
 				return
 			}
@@ -120,7 +120,7 @@ func (r *rig) uses(name string) (end func() int) {
 	return end
 }
 
-func (r *rig) login(c consumer.Credential) error {
+func (r *rig) tryLogin(c consumer.Credential) error {
 	user, _ := c.Get("username")
 	password, _ := c.Get("password")
 	return r.accts.Login(user.Reveal(), password.Reveal())

@@ -41,6 +41,10 @@ type rig struct {
 	// before, if set, is called with an instance before it runs.
 	before func(*service.Service)
 
+	// Where the token comes from, if it is not the root token itself: a file, or
+	// a login.
+	tokenFile, login string
+
 	mu  sync.Mutex
 	log []events.Event
 	out *safeBuffer
@@ -129,16 +133,28 @@ nats: {url: %q}
 state_dir: %s
 seal_key: {file: seal.key}
 vaults:
-  main: {address: %q, environment: false, token: %q, %s}
+  main: {address: %q, environment: false, %s, %s}
 scopes:
   prod: {definitions: definitions.yaml, documents: {%s}}
 %sinsecure_consumers: true
 heartbeat: %s
-%s`, r.nats.URL(), state, r.vault.URL(), r.vault.RootToken().Reveal(), orElse(r.moreVault, "guard_role: leasesvc"), r.documents, r.moreScopes, orElse(r.heartbeat, "100ms"), r.more))
+%s`, r.nats.URL(), state, r.vault.URL(), r.credentials(), orElse(r.moreVault, "guard_role: leasesvc"), r.documents, r.moreScopes, orElse(r.heartbeat, "100ms"), r.more))
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	return cfg
+}
+
+// credentials are what the connection gets its token from.
+func (r *rig) credentials() string {
+	switch {
+	case r.tokenFile != "":
+		return fmt.Sprintf("token_file: %q", r.tokenFile)
+	case r.login != "":
+		return r.login
+	default:
+		return fmt.Sprintf("token: %q", r.vault.RootToken().Reveal())
+	}
 }
 
 func orElse(text, otherwise string) string {
