@@ -139,3 +139,45 @@ func TestC27_TheNamespaceIsOnEveryRequestOfTheService(t *testing.T) {
 		}
 	}
 }
+
+// TestC24_RecoveryWorksMoreThanOnce: the token is taken away, and again: each time
+// there is a new login, and what is active is renewed under it.
+func TestC24_RecoveryWorksMoreThanOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "1h", "2h")
+	r.do("sys/auth/approle", map[string]any{"type": "approle"})
+	r.do("auth/approle/role/svc", map[string]any{"bind_secret_id": false, "token_bound_cidrs": "127.0.0.0/8", "token_policies": []string{"all"}, "token_ttl": "1h"})
+	if _, err := r.vault.Do(t.Context(), "PUT", "sys/policies/acl/all", map[string]any{"policy": `path "*" { capabilities = ["create", "read", "update", "delete", "list", "sudo"] }`}); err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.vault.Do(t.Context(), "GET", "auth/approle/role/svc/role-id", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.write("role-id", out["data"].(map[string]any)["role_id"].(string))
+	r.login = "login: {approle: {role_id_file: role-id}}"
+	r.definitions(1, definition("app", ", renew_at: 0.0003"))
+	r.run("state-a")
+	r.await("a renewal", func() bool { return r.count(events.TypeRenewed) >= 1 })
+	end := r.uses("app")
+	for cycle := range 3 {
+		taken := 0
+		for _, token := range r.vault.Tokens() {
+			if token.Path == "auth/approle/login" {
+				r.do("auth/token/revoke-accessor", map[string]any{"accessor": token.Accessor})
+				taken++
+			}
+		}
+		if taken != 1 {
+			t.Fatalf("cycle %d: %d tokens of a login", cycle, taken)
+		}
+		before := r.count(events.TypeRenewed)
+		r.within(90*time.Second, "renewals under a new token", func() bool { return r.count(events.TypeRenewed) >= before+2 })
+	}
+	if end() == 0 {
+		t.Error("nobody read it")
+	}
+	if n := r.vault.Count("", "auth/approle/login"); n != 4 {
+		t.Errorf("%d logins, 4 were to be", n)
+	}
+}

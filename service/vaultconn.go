@@ -26,6 +26,8 @@ type vaultConn struct {
 	mu        sync.Mutex
 	unguarded string   // why we work without guards; empty: we work with them
 	faults    []string // what is wrong with the guards we get
+
+	refusedLogin int64 // the login whose token was refused at the last check; of watchGuards
 }
 
 // newVaultConn makes a connection; back is called when its Vault works again
@@ -98,8 +100,7 @@ func (v *vaultConn) watchGuards(ctx context.Context) {
 }
 
 // checkGuards makes a guard and looks whether it holds; known is false where
-// Vault gave no answer to that. A refusal counts only while our own token is
-// accepted: with a dead one everything is refused.
+// Vault gave no answer to that.
 func (v *vaultConn) checkGuards(ctx context.Context) (known bool) {
 	if !v.client.Token().LoggedIn {
 		return false
@@ -107,14 +108,28 @@ func (v *vaultConn) checkGuards(ctx context.Context) (known bool) {
 	check, err := v.client.CheckGuard(ctx, guardMargin)
 	switch {
 	case err == nil:
+		v.refusedLogin = 0
 		v.noteGuards("", check.Faults)
 		return true
-	case errors.Is(err, vault.ErrGuardForbidden) && v.client.Token().RefusedSince.IsZero(), errors.Is(err, vault.ErrGuardUnfit):
+	case errors.Is(err, vault.ErrGuardUnfit), errors.Is(err, vault.ErrGuardForbidden) && v.tokenCounts(ctx):
 		v.noteGuards(err.Error(), nil)
 		return true
 	default:
 		return false
 	}
+}
+
+// tokenCounts tells whether a refusal says something of the policy: with a dead
+// token everything is refused (C24). Where the policy forbids even to ask, it
+// takes a second refusal, under the token of another login.
+func (v *vaultConn) tokenCounts(ctx context.Context) bool {
+	token := v.client.Token()
+	if token.RefusedSince.IsZero() && v.client.VerifyToken(ctx) == nil {
+		return true
+	}
+	before := v.refusedLogin
+	v.refusedLogin = token.Logins
+	return before != 0 && before != token.Logins
 }
 
 func (v *vaultConn) noteGuards(unguarded string, faults []string) {

@@ -69,6 +69,16 @@ func (c *Client) Token() TokenStatus {
 	}
 }
 
+// VerifyToken asks the server whether it accepts our own token. A refusal is told
+// to [Client.Run], as that of any other call.
+//
+// Errors: [Error]; KindPermission when it does not, or when the policy forbids the
+// question itself.
+func (c *Client) VerifyToken(ctx context.Context) error {
+	_, err := c.call(ctx, request{op: "look up own token", method: http.MethodGet, path: "auth/token/lookup-self", token: c.ownToken(), look: true, own: true, vital: true})
+	return err
+}
+
 // Login gets a token from Config.Login when that has a method. Else it takes
 // the first of these that is set: Config.Token, Config.TokenFile (read again
 // each time; unreadable is an error, the rest is not asked), BAO_TOKEN,
