@@ -44,6 +44,10 @@ type rig struct {
 	// a login.
 	tokenFile, login string
 
+	// Where the token comes from, if it is not the root token itself: a file, or
+	// a login.
+	tokenFile, login string
+
 	mu  sync.Mutex
 	log []events.Event
 	out *safeBuffer

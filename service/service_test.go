@@ -2,7 +2,10 @@ package service_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -12,7 +15,19 @@ import (
 	"github.com/leasesvc/leasesvc/service/api"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets more tests run at a time than there are cores, unless told how
+// many: they wait for a lease's second far more than they compute.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	told := false
+	flag.Visit(func(f *flag.Flag) { told = told || f.Name == "test.parallel" })
+	if !told {
+		if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
+			panic(err)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func TestLifeOfALease(t *testing.T) {
 	r := newRig(t, "1h", "2h")
