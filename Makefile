@@ -86,6 +86,10 @@ bench: ## all benchmarks, each beside the raw engine it is compared with
 bench-short: ## every benchmark once or a few times: that they run, not what they say
 	go test -run '^$$' -bench . -benchmem -benchtime 50ms -timeout 10m -p 1 $(PKG)
 
+.PHONY: bench-handover
+bench-handover: ## what a hand-over costs beyond Vault and consumer (p50, p99), and hand-overs a second with 1,000 consumers
+	go test ./bench/handover -run '^$$' -bench . -timeout 30m
+
 .PHONY: bench-failover
 bench-failover: ## how long a scope is without a holder: 30 takeovers of each kind on 3 NATS servers, into bench/out/failover.json (half an hour)
 	go test ./bench/failover -count 1 -v -timeout 90m -failover.rounds 30 -failover.servers 5 -failover.out $(CURDIR)/bench/out/failover.json
