@@ -507,3 +507,44 @@ func (r *rig) definitionsFile(revision int, lines string) string {
 	r.definitions(revision, lines)
 	return r.dir + string(os.PathSeparator) + "definitions.yaml"
 }
+
+// TestL43_AnUpdateFailsOnceTheLifecycleHasEnded: one that waits for a hand-over is
+// refused when the instance gives the scope back, and nothing of it is in the log.
+func TestL43_AnUpdateFailsOnceTheLifecycleHasEnded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "1h", "2h")
+	r.more = "shutdown_timeout: 300ms\n"
+	r.definitions(1, strings.Replace(appDefinition, "prepare_timeout: 2s", "prepare_timeout: 60s", 1))
+	r.documents = "wait: 60s"
+	svc, stop := r.start("state-a")
+	p := &putting{rig: r, key: svc.ServiceKey(), reader: r.reader()}
+	s := &shop{rig: r}
+	r.serve(s)
+	p.await("the shop's lease", func() bool { return s.lease() != 0 })
+	p.must(p.put("app", 0, `{"x":1,"user":"lease://app#username"}`))
+	s.hang(true)
+	defer s.hang(false)
+	p.done(p.api().Rotate(aBit(t), "prod", "app"))
+	p.await("the question", func() bool { return p.count(events.TypeHandoverStarted) == 2 })
+	result := make(chan error, 1)
+	go func() {
+		u := api.DocumentUpdate{Expected: 1, Assign: []api.DocumentAssignment{{Path: "x", Value: []byte(`2`)}}, Until: time.Now().Add(time.Minute)}
+		_, err := p.api().UpdateDocument(t.Context(), "prod", "app", p.key, u)
+		result <- err
+	}()
+	select {
+	case err := <-result:
+		t.Fatalf("it did not wait: %v", err)
+	case <-time.After(300 * time.Millisecond): // that it waits is seen by nothing else
+	}
+	if err := stop(); err == nil {
+		t.Error("nothing was in flight: the test shows nothing")
+	}
+	var refused *api.Problem
+	if err := <-result; err == nil || errors.As(err, &refused) && refused.Code != api.CodeNotLeading {
+		t.Errorf("got %v", err)
+	}
+	if n := p.count(events.TypeUpdated); n != 1 {
+		t.Errorf("%d updates are in the log", n)
+	}
+}

@@ -240,12 +240,13 @@ func (d *documents) loadOne(ctx context.Context, name string, at leasecore.Docum
 		return err
 	}
 	for range maxReads {
-		if err := d.fetch(ctx, doc); err != nil {
+		fetched, err := d.fetch(ctx, doc)
+		if err != nil {
 			// What Vault can't tell now must not keep the others from their
 			// documents; the places stay empty until it can.
 			d.t.log.Warn("a settings document has places without a value", "document", name, "error", err)
 		}
-		unresolved, err := d.store.Load(ctx, doc, lenient{d.reader()})
+		unresolved, err := d.store.Load(ctx, doc, lenient{d.reader(fetched)})
 		switch {
 		case errors.Is(err, errNotRead):
 			continue
