@@ -548,3 +548,41 @@ func TestL43_AnUpdateFailsOnceTheLifecycleHasEnded(t *testing.T) {
 		t.Errorf("%d updates are in the log", n)
 	}
 }
+
+// TestALostContentCostsItsDocumentOnly: the others are read, hand-overs go on, and it
+// can be put anew.
+func TestALostContentCostsItsDocumentOnly(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "1h", "2h")
+	r.definitions(1, appDefinition)
+	svc, stop := r.start("state-a")
+	p := &putting{rig: r, key: svc.ServiceKey(), reader: r.reader()}
+	s := &shop{rig: r}
+	r.serve(s)
+	p.await("the shop's lease", func() bool { return s.lease() != 0 })
+	p.must(p.put("app", 0, `{"x":1,"user":"lease://app#username"}`))
+	p.must(p.put("other", 0, `{"x":2}`))
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	kv, err := r.nats.JS(t).KeyValue(t.Context(), "leasesvc_sealed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blob := p.events(events.TypeUpdated)[0].Data.(*events.Updated).Blob
+	if err := kv.Purge(t.Context(), "prod._doc-app."+blob); err != nil {
+		t.Fatal(err)
+	}
+	r.start("state-a")
+	p.await("the other document", func() bool { got, err := p.read("other"); return err == nil && got["x"] == 2.0 })
+	if _, err := p.api().ShowDocument(aBit(t), "prod", "app"); err == nil || !strings.Contains(err.Error(), "lost") {
+		t.Errorf("got %v", err)
+	}
+	before := s.lease()
+	p.done(p.api().Rotate(aBit(t), "prod", "app"))
+	p.await("a hand-over", func() bool { return s.lease() > before })
+	p.must(p.put("app", 1, `{"x":3,"user":"lease://app#username"}`))
+	if got, err := p.read("app"); err != nil || got["x"] != 3.0 || got["user"] != p.user("app") {
+		t.Errorf("%v, %v", got, err)
+	}
+}

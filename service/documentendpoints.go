@@ -123,6 +123,9 @@ func (d *documents) viewInForce(ctx context.Context, name string) (document.View
 		if err != nil {
 			return document.View{}, nil, err
 		}
+		if err := d.isLost(doc); err != nil {
+			return document.View{}, nil, err
+		}
 		if err := d.awaitInForce(ctx, doc.Leases()); err != nil {
 			return document.View{}, nil, err
 		}
@@ -287,6 +290,10 @@ func (e *endpoints) showDocument(ctx context.Context, r micro.Request) {
 	}
 	doc, err := d.store.Document(nameOf(r))
 	if err != nil {
+		e.refuse(r, err)
+		return
+	}
+	if err := d.isLost(doc); err != nil {
 		e.refuse(r, err)
 		return
 	}

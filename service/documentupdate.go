@@ -212,7 +212,12 @@ func (d *documents) putOne(ctx context.Context, name string, w fromFile) error {
 		return err
 	}
 	was := seen.(leasecore.Document)
+	d.mu.Lock()
+	_, lost := d.lost[name]
+	lost = lost && d.lost[name] == was.Revision
+	d.mu.Unlock()
 	switch {
+	case lost: // the file has it still
 	case was.Definitions > w.definitions:
 		return nil
 	case was.Definitions == w.definitions && was.Fingerprint != w.fingerprint:

@@ -99,12 +99,16 @@ func (d *documents) readSecret(ref document.Reference) (document.Value, error) {
 }
 
 // lenient takes a secret that can't be read now for one that is unknown, so that a
-// document can be loaded while Vault is down.
-type lenient struct{ document.Reader }
+// document can be loaded while Vault is down; a lease too, when its values could
+// not be read however often that was tried.
+type lenient struct {
+	document.Reader
+	leases bool
+}
 
 func (l lenient) Read(ref document.Reference) (document.Value, error) {
 	v, err := l.Reader.Read(ref)
-	if err != nil && ref.Scheme == document.Vault {
+	if err != nil && (ref.Scheme == document.Vault || l.leases && errors.Is(err, errNotRead)) {
 		return v, document.ErrUnknown
 	}
 	return v, err
