@@ -112,13 +112,14 @@ func (a *Agent) serveOnce(ctx context.Context, lease string) {
 	a.serving[lease] = true
 	a.group.Go(func() error {
 		err := a.client.Serve(ctx, lease, &follower{a, lease})
-		if ctx.Err() != nil {
-			return nil
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err == nil:
+			return consumer.ErrClosed
+		default:
+			return err
 		}
-		if err == nil { // the client was closed
-			return errors.New("the connection was closed")
-		}
-		return err
 	})
 }
 

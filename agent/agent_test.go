@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasesvc/leasesvc/agent"
+	"github.com/leasesvc/leasesvc/devvault"
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/service/config"
 )
@@ -301,6 +303,67 @@ func TestOneTargetDoesNotStopAnother(t *testing.T) {
 	if r.file("worse") != "" {
 		t.Error("a file that could not be rendered is there")
 	}
+}
+
+// TestC45_APathThatAnswers500 holds no other lease up, and no document that it is
+// not in.
+func TestC45_APathThatAnswers500(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, lease("db")+"  bad: {path: kv/bad, consumers: [{name: app}]}\n")
+	fault := r.vault.Inject(devvault.Fault{Method: "GET", Path: "kv/bad", Status: 500, Body: `{"errors":["no"]}`})
+	r.put("good", 0, `{"password":"lease://db#password"}`)
+	r.put("both", 0, `{"password":"lease://db#password","bad":"lease://bad#key"}`)
+	r.run("  bad: {lease: bad, file: bad.json}\n  both: {document: both, file: both.json}\n  good: {document: good, file: good.json}\n")
+	r.await("the good one", func() bool { return r.seen("good.json") != "" && r.seen("good.json") == r.committed("db", "password") })
+	first := r.seen("good.json")
+	r.await("the fault", func() bool { return fault.Hits() > 0 })
+	r.rotate("db")
+	r.await("its rotation", func() bool {
+		return r.seen("good.json") != first && r.seen("good.json") == r.committed("db", "password")
+	})
+	if r.file("bad.json") != "" || r.file("both.json") != "" {
+		t.Error("a file is there without its values")
+	}
+	r.do("kv/bad", map[string]any{"key": "k3y-at-last"})
+	fault.Remove()
+	r.await("the others", func() bool {
+		return strings.Contains(r.file("bad.json"), "k3y-at-last") && strings.Contains(r.file("both.json"), "k3y-at-last") && r.seen("both.json") == r.committed("db", "password")
+	})
+}
+
+// TestC48_NothingReachesTheApplicationBeforeItIsProven: a new account that works
+// only after a while is tried by the verifier within its budget, and until then the
+// file and the application know nothing of it.
+func TestC48_NothingReachesTheApplicationBeforeItIsProven(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	works := filepath.Join(dir, "works")
+	check := filepath.Join(dir, "check")
+	if err := os.WriteFile(check, []byte("#!/bin/sh\necho x >> "+dir+"/tries\ntest -e "+works+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(works, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, lease("db")+"    verifier: {kind: command, command: ["+check+"], pass: stdin, timeout: 30s}\n")
+	told := r.write("told-by", "#!/bin/sh\necho x >> "+r.path("told")+"\n")
+	r.run("  app: {lease: db, file: out.json, hook: {command: [" + told + "]}}\n")
+	r.await("the commit", func() bool { return len(r.events(events.TypeInstalled, "db")) == 1 && r.file("told") == "x\n" })
+	first := r.seen("out.json")
+	if err := os.Remove(works); err != nil {
+		t.Fatal(err)
+	}
+	tries := func() int { b, _ := os.ReadFile(filepath.Join(dir, "tries")); return strings.Count(string(b), "x") }
+	before := tries()
+	r.rotate("db")
+	r.await("some tries", func() bool { return tries() >= before+3 })
+	if r.seen("out.json") != first || r.file("told") != "x\n" || len(r.events(events.TypeHandoverStarted, "db")) != 1 {
+		t.Error("the application was asked about an account that does not work")
+	}
+	if err := os.WriteFile(works, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.await("the rotation", func() bool { return r.seen("out.json") != first && len(r.events(events.TypeInstalled, "db")) == 2 })
 }
 
 // TestOnceWritesAndTellsNobody.

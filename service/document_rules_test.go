@@ -507,3 +507,82 @@ func (r *rig) definitionsFile(revision int, lines string) string {
 	r.definitions(revision, lines)
 	return r.dir + string(os.PathSeparator) + "definitions.yaml"
 }
+
+// TestL43_AnUpdateFailsOnceTheLifecycleHasEnded: one that waits for a hand-over is
+// refused when the instance gives the scope back, and nothing of it is in the log.
+func TestL43_AnUpdateFailsOnceTheLifecycleHasEnded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "1h", "2h")
+	r.more = "shutdown_timeout: 300ms\n"
+	r.definitions(1, strings.Replace(appDefinition, "prepare_timeout: 2s", "prepare_timeout: 60s", 1))
+	r.documents = "wait: 60s"
+	svc, stop := r.start("state-a")
+	p := &putting{rig: r, key: svc.ServiceKey(), reader: r.reader()}
+	s := &shop{rig: r}
+	r.serve(s)
+	p.await("the shop's lease", func() bool { return s.lease() != 0 })
+	p.must(p.put("app", 0, `{"x":1,"user":"lease://app#username"}`))
+	s.hang(true)
+	defer s.hang(false)
+	p.done(p.api().Rotate(aBit(t), "prod", "app"))
+	p.await("the question", func() bool { return p.count(events.TypeHandoverStarted) == 2 })
+	result := make(chan error, 1)
+	go func() {
+		u := api.DocumentUpdate{Expected: 1, Assign: []api.DocumentAssignment{{Path: "x", Value: []byte(`2`)}}, Until: time.Now().Add(time.Minute)}
+		_, err := p.api().UpdateDocument(t.Context(), "prod", "app", p.key, u)
+		result <- err
+	}()
+	select {
+	case err := <-result:
+		t.Fatalf("it did not wait: %v", err)
+	case <-time.After(300 * time.Millisecond): // that it waits is seen by nothing else
+	}
+	if err := stop(); err == nil {
+		t.Error("nothing was in flight: the test shows nothing")
+	}
+	var refused *api.Problem
+	if err := <-result; err == nil || errors.As(err, &refused) && refused.Code != api.CodeNotLeading {
+		t.Errorf("got %v", err)
+	}
+	if n := p.count(events.TypeUpdated); n != 1 {
+		t.Errorf("%d updates are in the log", n)
+	}
+}
+
+// TestALostContentCostsItsDocumentOnly: the others are read, hand-overs go on, and it
+// can be put anew.
+func TestALostContentCostsItsDocumentOnly(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "1h", "2h")
+	r.definitions(1, appDefinition)
+	svc, stop := r.start("state-a")
+	p := &putting{rig: r, key: svc.ServiceKey(), reader: r.reader()}
+	s := &shop{rig: r}
+	r.serve(s)
+	p.await("the shop's lease", func() bool { return s.lease() != 0 })
+	p.must(p.put("app", 0, `{"x":1,"user":"lease://app#username"}`))
+	p.must(p.put("other", 0, `{"x":2}`))
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	kv, err := r.nats.JS(t).KeyValue(t.Context(), "leasesvc_sealed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blob := p.events(events.TypeUpdated)[0].Data.(*events.Updated).Blob
+	if err := kv.Purge(t.Context(), "prod._doc-app."+blob); err != nil {
+		t.Fatal(err)
+	}
+	r.start("state-a")
+	p.await("the other document", func() bool { got, err := p.read("other"); return err == nil && got["x"] == 2.0 })
+	if _, err := p.api().ShowDocument(aBit(t), "prod", "app"); err == nil || !strings.Contains(err.Error(), "lost") {
+		t.Errorf("got %v", err)
+	}
+	before := s.lease()
+	p.done(p.api().Rotate(aBit(t), "prod", "app"))
+	p.await("a hand-over", func() bool { return s.lease() > before })
+	p.must(p.put("app", 1, `{"x":3,"user":"lease://app#username"}`))
+	if got, err := p.read("app"); err != nil || got["x"] != 3.0 || got["user"] != p.user("app") {
+		t.Errorf("%v, %v", got, err)
+	}
+}

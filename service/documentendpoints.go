@@ -123,17 +123,21 @@ func (d *documents) viewInForce(ctx context.Context, name string) (document.View
 		if err != nil {
 			return document.View{}, nil, err
 		}
+		if err := d.isLost(doc); err != nil {
+			return document.View{}, nil, err
+		}
 		if err := d.awaitInForce(ctx, doc.Leases()); err != nil {
 			return document.View{}, nil, err
 		}
-		if err := d.fetch(ctx, doc); err != nil {
+		fetched, err := d.fetch(ctx, doc)
+		if err != nil {
 			d.t.log.Info("what a settings document refers to can't be read now", "document", name, "error", err)
 		}
 		leases := map[string]*view{}
 		for _, lease := range doc.Leases() {
 			leases[lease] = d.t.views.get(lease)
 		}
-		seen, err := d.store.View(name, d.reader())
+		seen, err := d.store.View(name, d.reader(fetched))
 		if err != nil {
 			return document.View{}, nil, err
 		}
@@ -285,15 +289,19 @@ func (e *endpoints) showDocument(ctx context.Context, r micro.Request) {
 		return
 	}
 	doc, err := d.store.Document(nameOf(r))
-	if err == nil {
-		if err := d.fetch(ctx, doc); err != nil {
-			d.t.log.Info("what a settings document refers to can't be read now", "document", doc.Name(), "error", err)
-		}
+	if err != nil {
+		e.refuse(r, err)
+		return
 	}
-	var view document.View
-	if err == nil {
-		view, err = d.store.View(nameOf(r), d.reader())
+	if err := d.isLost(doc); err != nil {
+		e.refuse(r, err)
+		return
 	}
+	fetched, err := d.fetch(ctx, doc)
+	if err != nil {
+		d.t.log.Info("what a settings document refers to can't be read now", "document", doc.Name(), "error", err)
+	}
+	view, err := d.store.View(doc.Name(), d.reader(fetched))
 	if err != nil {
 		e.refuse(r, err)
 		return

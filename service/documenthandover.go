@@ -180,10 +180,11 @@ func (d *documents) bringInForce(ctx context.Context, name string, active uint64
 		if v == nil || v.lease != active {
 			return nil // it has gone on, and is looked at again
 		}
-		if _, err := d.t.read(ctx, name, v); err != nil {
+		fetched := readings{}
+		if err := d.fetchLease(ctx, name, fetched); err != nil {
 			return err
 		}
-		pushed, err := d.store.Push(ctx, name, d.reader())
+		pushed, err := d.store.Push(ctx, name, d.reader(fetched))
 		if err != nil {
 			return err
 		}

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/handover"
 	"github.com/leasesvc/leasesvc/handover/document"
+	"github.com/leasesvc/leasesvc/handover/wire"
 	"github.com/leasesvc/leasesvc/leasecore"
 	"github.com/leasesvc/leasesvc/service/config"
 )
@@ -44,6 +46,7 @@ type documents struct {
 	// inForce is the lease whose values stand in the store, by name; 0: none.
 	inForce map[string]uint64
 	secrets map[string]*secretValues // by path in Vault
+	lost    map[string]uint64        // by document: the revision whose content is lost
 	changed chan struct{}            // closed and replaced when inForce changes
 	rejects int                      // refusals that were recorded in this minute
 	minute  time.Time
@@ -62,7 +65,7 @@ func newDocuments(t *term) *documents {
 	return &documents{
 		t: t, cfg: cfg, gate: gate, store: document.NewStore(gate), stepping: make(chan struct{}, 1), installs: map[string]*staged{},
 		wake: make(chan struct{}, 1), loaded: make(chan struct{}), watched: map[string]bool{}, dirty: map[string]bool{}, fromFile: map[string]fromFile{},
-		inForce: map[string]uint64{}, secrets: map[string]*secretValues{}, changed: make(chan struct{}),
+		inForce: map[string]uint64{}, secrets: map[string]*secretValues{}, lost: map[string]uint64{}, changed: make(chan struct{}),
 	}
 }
 
@@ -232,23 +235,27 @@ func (d *documents) load(ctx context.Context) bool {
 
 func (d *documents) loadOne(ctx context.Context, name string, at leasecore.Document) error {
 	content, err := d.open(ctx, name, at.Blob)
+	var doc document.Document
+	if err == nil {
+		doc, err = document.New(name, at.Revision, content)
+	}
+	if lostForGood(err) {
+		return d.loadLost(ctx, name, at, err)
+	}
 	if err != nil {
 		return err
 	}
-	doc, err := document.New(name, at.Revision, content)
-	if err != nil {
-		return err
-	}
-	for range maxReads {
-		if err := d.fetch(ctx, doc); err != nil {
+	for tries := range maxReads {
+		fetched, err := d.fetch(ctx, doc)
+		if err != nil {
 			// What Vault can't tell now must not keep the others from their
 			// documents; the places stay empty until it can.
 			d.t.log.Warn("a settings document has places without a value", "document", name, "error", err)
 		}
-		unresolved, err := d.store.Load(ctx, doc, lenient{d.reader()})
+		unresolved, err := d.store.Load(ctx, doc, lenient{d.reader(fetched), tries == maxReads-1})
 		switch {
 		case errors.Is(err, errNotRead):
-			continue
+			continue // another lease was committed meanwhile
 		case err != nil:
 			return err
 		}
@@ -261,6 +268,49 @@ func (d *documents) loadOne(ctx context.Context, name string, at leasecore.Docum
 		return nil
 	}
 	return errNotRead
+}
+
+// lostForGood tells errors that no trying again mends: the content is gone, under
+// another seal key, or no document.
+func lostForGood(err error) bool {
+	for _, lost := range []error{handover.ErrNoBlob, handover.ErrBinding, wire.ErrSeal, document.ErrMalformed, document.ErrDocument} {
+		if errors.Is(err, lost) {
+			return true
+		}
+	}
+	return false
+}
+
+// loadLost stands in for a document whose content is lost: it can't be read, and it
+// can be put anew. The others, and the hand-overs, go on.
+func (d *documents) loadLost(ctx context.Context, name string, at leasecore.Document, why error) error {
+	d.t.log.Error("the content of a settings document is lost; put it anew", "document", name, "revision", at.Revision, "error", why)
+	empty, err := document.FromAny(map[string]any{})
+	if err != nil {
+		return err
+	}
+	doc, err := document.New(name, at.Revision, empty)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.lost[name] = at.Revision
+	d.mu.Unlock()
+	_, err = d.store.Load(ctx, doc, d.reader(nil))
+	return err
+}
+
+// errLost says that a document's content is lost.
+var errLost = errors.New("its content is lost: put it anew, as a whole")
+
+// isLost gives [errLost] for a document that is.
+func (d *documents) isLost(doc document.Document) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if rev, lost := d.lost[doc.Name()]; lost && rev == doc.Revision() {
+		return fmt.Errorf("document %s: %w", doc.Name(), errLost)
+	}
+	return nil
 }
 
 // documentBlob is the name that a document's content is sealed and stored under;

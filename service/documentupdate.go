@@ -31,10 +31,11 @@ func (d *documents) update(ctx context.Context, u document.Update, from source, 
 	}
 	publish := func(ctx context.Context, c document.Change) error { return d.publish(ctx, c, u.Expected, from, actor) }
 	for tries := 1; ; tries++ {
-		if err := d.prepareUpdate(ctx, u); err != nil {
+		fetched, err := d.prepareUpdate(ctx, u)
+		if err != nil {
 			return document.Change{}, err
 		}
-		change, err := d.store.Update(ctx, u, d.reader(), publish)
+		change, err := d.store.Update(ctx, u, d.reader(fetched), publish)
 		if errors.Is(err, errNotRead) && tries < maxReads {
 			continue // another lease was committed meanwhile, and is read now
 		}
@@ -50,15 +51,16 @@ func (d *documents) update(ctx context.Context, u document.Update, from source, 
 
 // prepareUpdate fetches what the new revision refers to. What can't be fetched is
 // told by the reader.
-func (d *documents) prepareUpdate(ctx context.Context, u document.Update) error {
+func (d *documents) prepareUpdate(ctx context.Context, u document.Update) (readings, error) {
 	next, err := d.store.Draw(u)
 	if err != nil {
-		return nil //nolint:nilerr // the update itself says it, after what comes first
+		return nil, nil //nolint:nilerr // the update itself says it, after what comes first
 	}
-	if err := d.fetch(ctx, next); err != nil {
+	fetched, err := d.fetch(ctx, next)
+	if err != nil {
 		d.t.log.Info("what a settings document refers to can't be read now", "document", u.Document, "error", err)
 	}
-	return ctx.Err()
+	return fetched, ctx.Err()
 }
 
 // publish seals a revision's content away and appends the event. It ends only when
@@ -210,7 +212,12 @@ func (d *documents) putOne(ctx context.Context, name string, w fromFile) error {
 		return err
 	}
 	was := seen.(leasecore.Document)
+	d.mu.Lock()
+	_, lost := d.lost[name]
+	lost = lost && d.lost[name] == was.Revision
+	d.mu.Unlock()
 	switch {
+	case lost: // the file has it still
 	case was.Definitions > w.definitions:
 		return nil
 	case was.Definitions == w.definitions && was.Fingerprint != w.fingerprint:

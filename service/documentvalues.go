@@ -33,13 +33,22 @@ type secretValues struct {
 	err    error           // why it could not be read last
 }
 
-// reader reads what stands in memory: committed and unexpired leases (L44),
-// secrets as they were read last, variables that are allowed.
-func (d *documents) reader() document.Reader {
+// readings are the values of leases that were fetched to be read, by name. They
+// are held here, since what the views hold open is bounded.
+type readings map[string]leaseReading
+
+type leaseReading struct {
+	lease  uint64
+	values document.Values
+}
+
+// reader reads what stands in memory: committed and unexpired leases (L44) that
+// were fetched, secrets as they were read last, variables that are allowed.
+func (d *documents) reader(fetched readings) document.Reader {
 	return document.ReaderFunc(func(ref document.Reference) (document.Value, error) {
 		switch ref.Scheme {
 		case document.Lease:
-			return d.readLease(ref)
+			return d.readLease(ref, fetched)
 		case document.Vault:
 			return d.readSecret(ref)
 		case document.Environment:
@@ -51,7 +60,7 @@ func (d *documents) reader() document.Reader {
 	})
 }
 
-func (d *documents) readLease(ref document.Reference) (document.Value, error) {
+func (d *documents) readLease(ref document.Reference, fetched readings) (document.Value, error) {
 	v := d.t.views.get(ref.Name)
 	switch {
 	case v == nil || v.definition == nil:
@@ -61,19 +70,11 @@ func (d *documents) readLease(ref document.Reference) (document.Value, error) {
 	case !v.usable(d.t.svc.clock.Now()):
 		return document.Value{}, document.ErrExpired
 	}
-	raw := v.values.Load()
-	if raw == nil {
+	r, ok := fetched[ref.Name]
+	if !ok || r.lease != v.lease {
 		return document.Value{}, errNotRead
 	}
-	return keyOf(*raw, ref.Key)
-}
-
-func keyOf(raw wire.Values, key string) (document.Value, error) {
-	values, err := document.ParseValues(raw)
-	if err != nil {
-		return document.Value{}, errors.New("the values are no values of a document")
-	}
-	value, ok := values[key]
+	value, ok := r.values[ref.Key]
 	if !ok {
 		return document.Value{}, fmt.Errorf("%w: it does not have the key", document.ErrUnknown)
 	}
@@ -98,30 +99,31 @@ func (d *documents) readSecret(ref document.Reference) (document.Value, error) {
 }
 
 // lenient takes a secret that can't be read now for one that is unknown, so that a
-// document can be loaded while Vault is down.
-type lenient struct{ document.Reader }
+// document can be loaded while Vault is down; a lease too, when its values could
+// not be read however often that was tried.
+type lenient struct {
+	document.Reader
+	leases bool
+}
 
 func (l lenient) Read(ref document.Reference) (document.Value, error) {
 	v, err := l.Reader.Read(ref)
-	if err != nil && ref.Scheme == document.Vault {
+	if err != nil && (ref.Scheme == document.Vault || l.leases && errors.Is(err, errNotRead)) {
 		return v, document.ErrUnknown
 	}
 	return v, err
 }
 
 // fetch has in memory what a document refers to, before it is read. The error is
-// the first secret's that could not be read; the others are fetched all the same.
-func (d *documents) fetch(ctx context.Context, doc document.Document) error {
+// the first that could not be fetched; the others are all the same.
+func (d *documents) fetch(ctx context.Context, doc document.Document) (readings, error) {
+	fetched := readings{}
+	var first error
 	for _, name := range doc.Leases() {
-		v := d.t.views.get(name)
-		if v == nil || v.lease == 0 || !v.usable(d.t.svc.clock.Now()) {
-			continue
-		}
-		if _, err := d.t.read(ctx, name, v); err != nil {
-			return err
+		if err := d.fetchLease(ctx, name, fetched); err != nil && first == nil {
+			first = err
 		}
 	}
-	var first error
 	for _, path := range doc.Secrets() {
 		d.mu.Lock()
 		s := d.secrets[path]
@@ -133,7 +135,25 @@ func (d *documents) fetch(ctx context.Context, doc document.Document) error {
 			first = fmt.Errorf("reading vault://%s: %w", path, err)
 		}
 	}
-	return first
+	return fetched, first
+}
+
+// fetchLease adds a lease's values, if one is committed.
+func (d *documents) fetchLease(ctx context.Context, name string, fetched readings) error {
+	v := d.t.views.get(name)
+	if v == nil || v.lease == 0 || !v.usable(d.t.svc.clock.Now()) {
+		return nil
+	}
+	raw, err := d.t.read(ctx, name, v)
+	if err != nil {
+		return err
+	}
+	values, err := document.ParseValues(raw)
+	if err != nil {
+		return fmt.Errorf("the values of %s, lease %d, are no values of a document", name, v.lease)
+	}
+	fetched[name] = leaseReading{v.lease, values}
+	return nil
 }
 
 // fetchSecret reads a secret from Vault and keeps what it came to. One that was
@@ -210,7 +230,7 @@ func (d *documents) pollSecrets(ctx context.Context) {
 			}
 			continue
 		}
-		pushed, err := d.store.PushSecret(ctx, path, d.reader())
+		pushed, err := d.store.PushSecret(ctx, path, d.reader(nil))
 		if err != nil {
 			return // the lifecycle has ended
 		}

@@ -7,7 +7,7 @@ import (
 
 // echoScopes bounds of how many scopes an echo, which is sent each heartbeat,
 // tells more than what a lost or older log is found by.
-const echoScopes = 100
+const echoScopes = 20
 
 // echo is what the heartbeat carries of what this instance is doing (E13), from
 // memory alone: for people, and for who looks into a lost or older log.

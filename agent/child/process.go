@@ -40,7 +40,8 @@ var ErrStart = errors.New("the application did not start")
 // Start runs the program with variables on top of our own environment. They
 // replace those of the same name.
 func Start(spec Spec, variables []string) (*Process, error) {
-	cmd := exec.Command(spec.Command[0], spec.Command[1:]...)
+	// It ends when it is stopped, not with a context: first it is asked.
+	cmd := exec.CommandContext(context.Background(), spec.Command[0], spec.Command[1:]...)
 	cmd.Env = append(os.Environ(), variables...) // of two with one name the last counts
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = spec.Stdin, spec.Stdout, spec.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !spec.SameGroup}

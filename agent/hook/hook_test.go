@@ -51,7 +51,7 @@ func (l *log) String() string {
 	return l.b.String()
 }
 
-func run(t *testing.T, h hook.Hook) (error, string) {
+func run(t *testing.T, h hook.Hook) (string, error) {
 	t.Helper()
 	out := &log{}
 	h.Logger = slog.New(slog.NewTextHandler(out, nil))
@@ -61,18 +61,18 @@ func run(t *testing.T, h hook.Hook) (error, string) {
 	err := h.Run(context.Background(), hook.Occasion{
 		Target: "settings", File: "/run/x", Event: "prepare", Hidden: render.Secrets(map[string]any{"p": "S3cret-value"}),
 	})
-	return err, out.String()
+	return out.String(), err
 }
 
 func TestACommandMeetsNoShell(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "$(touch x); a b")
-	if err, _ := run(t, hook.Hook{Command: []string{"touch", file}}); err != nil {
+	if _, err := run(t, hook.Hook{Command: []string{"touch", file}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(file); err != nil {
 		t.Error(err)
 	}
-	err, out := run(t, hook.Hook{Shell: `test "$LEASESVC_TARGET-$LEASESVC_FILE-$LEASESVC_EVENT" = settings-/run/x-prepare && echo fine | tr f F`})
+	out, err := run(t, hook.Hook{Shell: `test "$LEASESVC_TARGET-$LEASESVC_FILE-$LEASESVC_EVENT" = settings-/run/x-prepare && echo fine | tr f F`})
 	if err != nil || !strings.Contains(out, "line=Fine") {
 		t.Error(err, out)
 	}
@@ -80,14 +80,14 @@ func TestACommandMeetsNoShell(t *testing.T) {
 
 // TestC44_AFailingHookIsANo, with how it ended and without what it printed.
 func TestC44_AFailingHookIsANo(t *testing.T) {
-	err, out := run(t, hook.Hook{Shell: `echo "the password S3cret-value is wrong"; echo S3cret-value >&2; exit 3`})
+	out, err := run(t, hook.Hook{Shell: `echo "the password S3cret-value is wrong"; echo S3cret-value >&2; exit 3`})
 	if !errors.Is(err, hook.ErrHook) || !strings.Contains(err.Error(), "exit status 3") || strings.Contains(err.Error(), "password") {
 		t.Errorf("got %v", err)
 	}
 	if strings.Contains(out, "S3cret") || !strings.Contains(out, "the password [redacted] is wrong") {
 		t.Errorf("the log has\n%s", out)
 	}
-	if err, _ := run(t, hook.Hook{Command: []string{"/no/such/program"}}); !errors.Is(err, hook.ErrHook) {
+	if _, err := run(t, hook.Hook{Command: []string{"/no/such/program"}}); !errors.Is(err, hook.ErrHook) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -95,7 +95,7 @@ func TestC44_AFailingHookIsANo(t *testing.T) {
 // A value that stands where the output is cut must not show in half.
 func TestACutOutputShowsNoBeginningOfAValue(t *testing.T) {
 	script := fmt.Sprintf(`head -c %d /dev/zero | tr '\0' x; printf S3cret-value`, hook.MaxOutput-6)
-	err, out := run(t, hook.Hook{Shell: script})
+	out, err := run(t, hook.Hook{Shell: script})
 	if err != nil || strings.Contains(out, "S3cr") || !strings.Contains(out, "left out") {
 		t.Error(err, len(out), strings.Contains(out, "S3cr"))
 	}
@@ -104,14 +104,14 @@ func TestACutOutputShowsNoBeginningOfAValue(t *testing.T) {
 // TestC44_AHangingHookIsKilled with all that it started.
 func TestC44_AHangingHookIsKilled(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
-	err, _ := run(t, hook.Hook{Shell: `sleep 600 & echo $! > "` + pids + `"; sleep 600`, Timeout: 500 * time.Millisecond})
+	_, err := run(t, hook.Hook{Shell: `sleep 600 & echo $! > "` + pids + `"; sleep 600`, Timeout: 500 * time.Millisecond})
 	if !errors.Is(err, hook.ErrTimeout) {
 		t.Fatalf("got %v", err)
 	}
 	gone(t, pids)
 	// One that ends well and leaves a child that holds its output.
 	began := time.Now()
-	if err, _ := run(t, hook.Hook{Shell: `sleep 600 & echo $! > "` + pids + `"`}); err != nil {
+	if _, err := run(t, hook.Hook{Shell: `sleep 600 & echo $! > "` + pids + `"`}); err != nil {
 		t.Errorf("got %v", err)
 	}
 	if took := time.Since(began); took > 25*time.Second {
@@ -189,7 +189,7 @@ func TestASignalGoesToWhomAFileOrANameSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, h := range []hook.Hook{{Signal: syscall.SIGHUP, PIDFile: file}, {Signal: syscall.SIGHUP, Process: name}} {
-		if err, _ := run(t, h); err != nil {
+		if _, err := run(t, h); err != nil {
 			t.Fatal(err)
 		}
 		await(t, func() bool { return heard() == i+1 })
@@ -203,7 +203,7 @@ func TestNobodyToBeToldIsANo(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err, _ := run(t, hook.Hook{Signal: syscall.Signal(0), PIDFile: file, Optional: true}); !errors.Is(err, hook.ErrHook) {
+		if _, err := run(t, hook.Hook{Signal: syscall.Signal(0), PIDFile: file, Optional: true}); !errors.Is(err, hook.ErrHook) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -212,12 +212,12 @@ func TestNobodyToBeToldIsANo(t *testing.T) {
 		{Signal: syscall.SIGHUP, Process: "no-such-program-here"},
 		{URL: "http://127.0.0.1:1/reload?token=S3cret-value", Method: "POST"},
 	} {
-		err, out := run(t, h)
+		out, err := run(t, h)
 		if !errors.Is(err, hook.ErrNobody) || strings.Contains(err.Error()+out, "S3cret") {
 			t.Errorf("%v: %v", h, err)
 		}
 		h.Optional = true
-		if err, _ := run(t, h); err != nil {
+		if _, err := run(t, h); err != nil {
 			t.Errorf("optional: %v", err)
 		}
 	}
@@ -249,7 +249,7 @@ func TestAnHTTPAnswerDecides(t *testing.T) {
 		if path == "/hang" {
 			h.Timeout = 200 * time.Millisecond
 		}
-		err, _ := run(t, h)
+		_, err := run(t, h)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -31,7 +31,7 @@ type consumerCheckCmd struct {
 	Credentials string        `placeholder:"FILE" help:"JSON with two or more that it can log in with and one that it can't: {\"good\": [{...}, {...}], \"bad\": {...}}."`
 	Patience    time.Duration `default:"10s" help:"How long an answer is waited for."`
 	output
-	Command     []string      `arg:"" optional:"" help:"The consumer, after --; it finds LEASESVC_SERVER, _SERVICE_KEY, _SCOPE, _NAME and _CONSUMER in its environment, and is ended with SIGTERM. Left out, start it yourself."`
+	Command []string `arg:"" optional:"" help:"The consumer, after --; it finds LEASESVC_SERVER, _SERVICE_KEY, _SCOPE, _NAME and _CONSUMER in its environment, and is ended with SIGTERM. Left out, start it yourself."`
 }
 
 func (c consumerCheckCmd) Run(ctx context.Context) error {
