@@ -23,17 +23,16 @@ type naive struct {
 }
 
 type naiveLease struct {
-	name, path, key     string
-	phase               string
-	began, at           int64
-	sentAt              *big.Rat
-	end                 *big.Rat
-	spans               []naiveSpan
-	have                map[string]int64 // incarnation -> since
-	had                 []naiveHad
-	consumers           map[string]string
-	over, everAcquired  bool
-	finished, startedAt int64
+	name, path, key    string
+	phase              string
+	began, at          int64
+	end                *big.Rat
+	spans              []naiveSpan
+	have               map[string]int64 // incarnation -> since
+	had                []naiveHad
+	consumers          map[string]string
+	over, everAcquired bool
+	finished           int64
 }
 
 type naiveSpan struct {

@@ -31,7 +31,7 @@ func Next(s *leasecore.State, name string, now time.Time) []Step {
 	}
 	handover(n, add)
 	for i := range n.Leases {
-		lease(s, n, &n.Leases[i], now, add)
+		lease(n, &n.Leases[i], add)
 	}
 	slices.SortStableFunc(steps, func(a, b Step) int { return a.At.Compare(b.At) })
 	return steps
@@ -54,7 +54,7 @@ func handover(n *leasecore.Name, add func(time.Time, string, ...any)) {
 	}
 }
 
-func lease(s *leasecore.State, n *leasecore.Name, l *leasecore.Lease, now time.Time, add func(time.Time, string, ...any)) {
+func lease(n *leasecore.Name, l *leasecore.Lease, add func(time.Time, string, ...any)) {
 	what := fmt.Sprintf("lease %d", l.No)
 	end, ends := l.Expires()
 	switch l.State {

@@ -218,10 +218,10 @@ func (d difference) table(p *page) {
 	}
 	p.line(c, "%s %s", sign, d.Name)
 	for _, ch := range d.Changes {
-		switch {
-		case d.What == "added":
+		switch d.What {
+		case "added":
 			p.line(plain, "    %s: %s", ch.Key, ch.After)
-		case d.What == "removed":
+		case "removed":
 			p.line(plain, "    %s: %s", ch.Key, ch.Before)
 		default:
 			p.line(plain, "    %s: %s -> %s", ch.Key, dash(ch.Before), dash(ch.After))

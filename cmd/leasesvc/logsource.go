@@ -20,7 +20,6 @@ import (
 	"github.com/leasesvc/leasesvc/handover"
 	"github.com/leasesvc/leasesvc/projector"
 	"github.com/leasesvc/leasesvc/secret"
-	"github.com/leasesvc/leasesvc/service/api"
 )
 
 // logSource is where a command reads the log: the stream, or an export of it.
@@ -98,14 +97,6 @@ func (l *openLog) close() {
 	if l.nc != nil {
 		l.nc.Close()
 	}
-}
-
-// api gives a client of the holder; nil where the log is a file.
-func (l *openLog) api() *api.Client {
-	if l.nc == nil {
-		return nil
-	}
-	return api.NewClient(l.nc)
 }
 
 // scopes lists the scopes that the log has, sorted.
