@@ -42,8 +42,8 @@ test: deps ## install what the tests need, then run all tests with the race dete
 	LEASESVC_TEST_SHORT=1 CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(PKG)
 
 .PHONY: test-quick
-test-quick: ## the tests that need no PostgreSQL, without the race detector (needs Go)
-	go test -timeout $(TEST_TIMEOUT) $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | grep -v '/itest' | cut -d ' ' -f 1)
+test-quick: ## the tests that need no PostgreSQL and no browser, without the race detector (needs Go)
+	go test -timeout $(TEST_TIMEOUT) $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | grep -v -e '/itest' -e chromedp | cut -d ' ' -f 1)
 
 .PHONY: deps
 deps: ## install what the tests need (Debian, as root or with sudo)
@@ -99,6 +99,14 @@ bench-handover: ## what a hand-over costs beyond Vault and consumer (p50, p99), 
 .PHONY: bench-failover
 bench-failover: ## how long a scope is without a holder: 30 takeovers of each kind on 3 NATS servers, into bench/out/failover.json (half an hour)
 	go test ./bench/failover -count 1 -v -timeout 90m -failover.rounds 30 -failover.servers 5 -failover.out $(CURDIR)/bench/out/failover.json
+
+.PHONY: web-bench
+web-bench: ## the page with 10,000 leases and a million events, in Chromium (minutes)
+	go test ./web -run '^$$' -bench Page -benchtime 1x -timeout 20m -v -web.names 10000 -web.events 1000000
+
+.PHONY: screenshots
+screenshots: ## pictures of the page, light and dark, desktop and phone, into bench/out/screenshots
+	LEASESVC_SCREENSHOTS=$(CURDIR)/bench/out/screenshots go test ./web -count 1 -run Screenshots
 
 .PHONY: cluster-long
 cluster-long: ## kills, lost answers, stale appends and linearizability on 3 NATS servers, in full (half an hour)

@@ -107,9 +107,10 @@ func rank(level string) int {
 // concerns adds those of a name.
 func (l *lane) concerns(h *history, at, clock int64, all []Concern) []Concern {
 	n := l.until(at)
-	if n == 0 {
+	if n == 0 || l.calm.Load() == int64(n) && n == len(l.moments) {
 		return all
 	}
+	before := len(all)
 	add := func(level string, m *moment, do, format string, args ...any) {
 		c := Concern{Level: level, Scope: h.scope, Name: l.name, What: fmt.Sprintf(format, args...), Do: do}
 		if m != nil {
@@ -173,6 +174,9 @@ func (l *lane) concerns(h *history, at, clock int64, all []Concern) []Concern {
 				return all
 			}
 		}
+	}
+	if active && !busy && len(all) == before {
+		l.calm.Store(int64(n))
 	}
 	if !active && !busy && l.defined(n) && clock-l.moments[n-1].at > patience.Milliseconds() {
 		add(levelHigh, &l.moments[n-1], "read the story for why; leasesvc rotate "+l.name+" asks for one now", "there is no usable credential")

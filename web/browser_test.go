@@ -63,7 +63,7 @@ func stopBrowser() {
 
 // tab is a page of the browser, and what it complained of and asked for.
 type tab struct {
-	t   *testing.T
+	t   testing.TB
 	ctx context.Context
 
 	mu       sync.Mutex
@@ -77,7 +77,7 @@ const (
 	waitWithin = 30 * time.Second
 )
 
-func newTab(t *testing.T) *tab {
+func newTab(t testing.TB) *tab {
 	t.Helper()
 	browser.once.Do(startBrowser)
 	if browser.err != nil {

@@ -61,6 +61,10 @@ type history struct {
 	strings    map[string]string
 	events     uint64
 	stopped    string
+	// What is there at the end of what was read: leases by phase (those that are
+	// closed are never taken out), and names.
+	phases [len(phaseWords)]int
+	names  int
 }
 
 // epoch is one holder's time.

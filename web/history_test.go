@@ -61,6 +61,9 @@ func TestThePastIsAReplay(t *testing.T) {
 		h := w.read(t, "prod")
 		for i := 0; i < len(w.log); i += 37 {
 			at := w.log[i].Stored.UnixMilli()
+			if i+37 >= len(w.log) { // the present is counted as it comes
+				at = Now
+			}
 			p := projector.New("prod", testKey)
 			for _, m := range w.log {
 				if m.Stored.UnixMilli() <= at {
@@ -76,7 +79,7 @@ func TestThePastIsAReplay(t *testing.T) {
 				for j := range n.Leases {
 					want[phaseOf(n.Leases[j].State).String()]++
 				}
-				tl := h.Timeline(Window{From: at - 1000, To: at + 1000, At: at, Rows: 10, Query: n.Name})
+				tl := h.Timeline(Window{From: 0, To: 1, At: at, Rows: 10, Query: n.Name})
 				if len(tl.Rows) != 1 || tl.Rows[0].Lease != n.Active {
 					t.Fatalf("seed %d at %d: %s has lease %d active, shown %+v", seed, at, n.Name, n.Active, tl.Rows)
 				}

@@ -3,6 +3,7 @@ package web
 import (
 	"sort"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasesvc/leasesvc/events"
@@ -67,8 +68,12 @@ type lane struct {
 	path        string   // of the last definition, in lower case with its name: what a search looks at
 	consumers   []string // names of consumers that ever registered, or may
 	hay         string
-	overspent   []span  // when the budget of acquisitions forbade the next one
-	defs        []int32 // the moments at which a definition came or went
+	// calm is how many moments there were when nothing was of concern that time
+	// alone could change: until the next one nothing is.
+	calm      atomic.Int64
+	there     bool    // it is defined or has a lease that is open
+	overspent []span  // when the budget of acquisitions forbade the next one
+	defs      []int32 // the moments at which a definition came or went
 }
 
 // span is a time from when on and until when.
@@ -115,7 +120,15 @@ func (l *lane) fold(h *history, e *events.Event, at int64) {
 	}
 	l.moments = append(l.moments, m)
 	l.spent(h.projection.State().Name(e.Name), e, at)
-	l.follow(h.projection.State().Name(e.Name), e, at)
+	l.follow(h, h.projection.State().Name(e.Name), e, at)
+	if there := len(l.open) > 0 || l.defined(len(l.moments)); there != l.there {
+		l.there = there
+		if there {
+			h.names++
+		} else {
+			h.names--
+		}
+	}
 }
 
 func flagIf(is bool, flag uint8) uint8 {
@@ -162,7 +175,7 @@ func (l *lane) granted(i int32, d *events.Acquired) {
 }
 
 // follow takes the phases of the lane's leases from the state.
-func (l *lane) follow(n *leasecore.Name, e *events.Event, at int64) {
+func (l *lane) follow(h *history, n *leasecore.Name, e *events.Event, at int64) {
 	still := l.open[:0]
 	for _, i := range l.open {
 		b := &l.bars[i]
@@ -176,6 +189,10 @@ func (l *lane) follow(n *leasecore.Name, e *events.Event, at int64) {
 			now = ending(e)
 		}
 		if len(b.steps) == 0 || b.steps[len(b.steps)-1].phase != now {
+			if k := len(b.steps); k > 0 {
+				h.phases[b.steps[k-1].phase]--
+			}
+			h.phases[now]++
 			b.steps = append(b.steps, step{at, e.Seq, now})
 		}
 		if !now.closed() {

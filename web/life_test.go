@@ -15,16 +15,18 @@ var testKey = []byte("a key of the tests, 32 bytes long")
 
 // written is a log in memory, and a Source.
 type written struct {
-	mu      sync.Mutex
-	log     []journal.Message
-	byName  map[string][]int
-	more    chan struct{}
-	chains  map[string]*events.Chain
-	epochs  map[string]uint64
-	leases  map[string]uint64
-	ids     int
-	clock   time.Time
-	offline bool
+	mu     sync.Mutex
+	log    []journal.Message
+	byName map[string][]int
+	more   chan struct{}
+	chains map[string]*events.Chain
+	epochs map[string]uint64
+	leases map[string]uint64
+	ids    int
+	clock  time.Time
+	// With a sink messages go there, and only those of the name keep are kept.
+	sink func(journal.Message)
+	keep string
 }
 
 func newWritten(start time.Time) *written {
@@ -56,9 +58,16 @@ func (w *written) write(scope, name string, lease uint64, data events.Data) uint
 	if err != nil {
 		panic(err)
 	}
-	seq := uint64(len(w.log) + 1)
+	seq := uint64(w.ids)
+	m := journal.Message{Seq: seq, Stored: w.clock, Subject: e.Subject(), Payload: payload}
+	if w.sink != nil {
+		w.sink(m)
+		if name != w.keep {
+			return seq
+		}
+	}
 	w.byName[scope+"/"+name] = append(w.byName[scope+"/"+name], len(w.log))
-	w.log = append(w.log, journal.Message{Seq: seq, Stored: w.clock, Subject: e.Subject(), Payload: payload})
+	w.log = append(w.log, m)
 	close(w.more)
 	w.more = make(chan struct{})
 	return seq

@@ -35,6 +35,7 @@ type server struct {
 	live    Live
 	addr    string
 	history *History
+	reuse   *History // instead of reading the log
 	stop    func()
 }
 
@@ -60,7 +61,9 @@ func (s *server) start() {
 		}
 	}
 	s.addr = l.Addr().String()
-	s.history = NewHistory(s.scopes, testKey)
+	if s.history = s.reuse; s.history == nil {
+		s.history = NewHistory(s.scopes, testKey)
+	}
 	handler := NewHandler(s.history, s.log, s.opts)
 	hs := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -103,6 +103,15 @@ func (h *history) overview(at int64) Scope {
 			s.Revision = r.revision
 		}
 	}
+	if at == Now {
+		s.Names = h.names
+		for p := phaseRequested; !p.closed(); p++ {
+			if n := h.phases[p]; n > 0 {
+				s.Leases[p.String()] = n
+			}
+		}
+		return s
+	}
 	for _, l := range h.lanes {
 		n := l.until(at)
 		if n == 0 {

@@ -152,6 +152,7 @@ export class Timeline {
     const tall = Math.round(Math.max(130, Math.min(this.total * this.rowHeight + 6, innerHeight * .6))) + 'px';
     if (this.lanes.style.height !== tall) this.lanes.style.height = tall;
     document.documentElement.dataset.drawn = t.seq;
+    if (!this.seen && t.rows.length) { this.seen = true; requestAnimationFrame(() => performance.mark('first view')); }
     this.namesStale = true;
     this.on.found(t.total);
   }
@@ -162,7 +163,7 @@ export class Timeline {
       this.to = this.now() + span * .04; this.from = this.to - span;
     }
     this.need();
-    const begun = performance.now(), ctx = this.canvas.getContext('2d'), k = this.ratio;
+    const begun = performance.now(), ctx = this.canvas.getContext('2d', { alpha: false }), k = this.ratio;
     ctx.setTransform(k, 0, 0, k, 0, 0);
     ctx.fillStyle = colour('page');
     ctx.fillRect(0, 0, this.full, this.view);
@@ -271,7 +272,7 @@ export class Timeline {
   }
 
   drawAxis() {
-    const ctx = this.axis.getContext('2d'), k = this.ratio;
+    const ctx = this.axis.getContext('2d', { alpha: false }), k = this.ratio;
     ctx.setTransform(k, 0, 0, k, 0, 0);
     ctx.fillStyle = colour('panel');
     ctx.fillRect(0, 0, this.full, tickHeight + stripHeight);
