@@ -40,7 +40,8 @@ type Blobs struct {
 }
 
 // OpenBlobs opens the bucket, and creates it with that many replicas when it
-// is not there. An existing bucket is taken as it is.
+// is not there. An existing bucket whose settings would lose values gives a
+// [*BucketError].
 func OpenBlobs(ctx context.Context, js jetstream.JetStream, bucket string, replicas int) (*Blobs, error) {
 	kv, err := js.KeyValue(ctx, bucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -56,7 +57,45 @@ func OpenBlobs(ctx context.Context, js jetstream.JetStream, bucket string, repli
 	if err != nil {
 		return nil, fmt.Errorf("opening the bucket %s of sealed values: %w", bucket, err)
 	}
+	if st, ok := status.(*jetstream.KeyValueBucketStatus); ok {
+		if diff := bucketDiff(st.StreamInfo().Config, replicas); len(diff) > 0 {
+			return nil, &BucketError{Bucket: bucket, Differences: diff}
+		}
+	}
 	return &Blobs{kv: kv, markersEnd: status.LimitMarkerTTL() > 0}, nil
+}
+
+// BucketError names each setting of the bucket of sealed values that must be
+// another.
+type BucketError struct {
+	Bucket      string
+	Differences []string // "max_age is 1h0m0s, want 0s"
+}
+
+// Error implements error.
+func (e *BucketError) Error() string {
+	return fmt.Sprintf("bucket %s of sealed values must not be used as it is: %s; edit its stream KV_%s, or let `leasesvc nats-setup --print` show how",
+		e.Bucket, strings.Join(e.Differences, "; "), e.Bucket)
+}
+
+// bucketDiff names the settings by which values would go, or change.
+func bucketDiff(got jetstream.StreamConfig, replicas int) (diff []string) {
+	want := func(name string, got, want any) {
+		if got != want {
+			diff = append(diff, fmt.Sprintf("%s is %v, want %v", name, got, want))
+		}
+	}
+	want("storage", got.Storage, jetstream.FileStorage)
+	want("retention", got.Retention, jetstream.LimitsPolicy)
+	want("discard", got.Discard, jetstream.DiscardNew)
+	want("max_age", got.MaxAge, time.Duration(0))
+	want("max_msgs", max(got.MaxMsgs, -1), int64(-1))
+	want("mirror", got.Mirror != nil, false)
+	want("sources", len(got.Sources), 0)
+	if replicas > 0 {
+		want("num_replicas", got.Replicas, replicas)
+	}
+	return diff
 }
 
 // BlobsStream gives the configuration of the stream behind the bucket, as

@@ -207,6 +207,8 @@ func (t *term) apply(e *events.Event) error {
 		t.projection.State().Redefined(e.Name, t.svc.clock.Now())
 	}
 	t.lastSeq.Store(e.Seq)
+	at := e.Time
+	t.lastTime.Store(&at)
 	t.names.Store(int64(t.projection.State().Len()))
 	t.tellEvent(e)
 	hitAfter(e.Type())
@@ -293,6 +295,8 @@ func (t *term) bring(state *leasecore.State, name string, now time.Time, panicke
 		t.readAhead(name)
 	}
 	t.documents.touched(name)
+	n := state.Name(name)
+	t.noteHandover(name, n != nil && n.Handover != nil)
 	t.work.sync(name, state.Owed(name, now))
 	// From when the batch was gathered: what became due since is due at once.
 	at, ok := state.Wake(name, t.looked)

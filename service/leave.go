@@ -36,6 +36,7 @@ func (t *term) leave(how departure) {
 // the time for it is up.
 func (t *term) drain() <-chan time.Time {
 	t.draining = true
+	t.leavingScope.Store(true)
 	t.log.Info("leaving: bringing what is in flight to its end")
 	return time.After(t.svc.cfg.ShutdownTimeout.Duration())
 }

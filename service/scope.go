@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -388,31 +387,4 @@ func (s *Service) noteBehind(log *slog.Logger, t time.Time) {
 	if behind := s.clock.AtLeast(t); behind > tolerated {
 		log.Warn("our clock is behind the one that the leases were stamped by and was set ahead", "by", behind.String())
 	}
-}
-
-// echo is what the heartbeat carries of what this instance is doing (E13), from
-// memory alone.
-func (s *Service) echo() []byte {
-	out := struct {
-		Version  string               `json:"version"`
-		Protocol int                  `json:"protocol"`
-		Scopes   map[string]scopeEcho `json:"scopes"`
-		// For are the scopes that this instance leads or stands by for.
-		For []string `json:"for"`
-	}{s.opts.Version, 1, map[string]scopeEcho{}, s.cfg.ScopeNames()}
-	for name, sc := range s.scopes {
-		sc.mu.Lock()
-		if t := sc.term; t != nil {
-			sc.said = scopeEcho{Epoch: t.epoch, LastSeq: t.lastSeq.Load(), Names: int(t.names.Load())}
-		}
-		if sc.said.LastSeq > 0 { // or what we led last: the log is held to it
-			out.Scopes[name] = sc.said
-		}
-		sc.mu.Unlock()
-	}
-	b, err := json.Marshal(out)
-	if err != nil {
-		return nil
-	}
-	return b
 }

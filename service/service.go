@@ -239,10 +239,11 @@ func (s *Service) open(ctx context.Context) (err error) {
 		var differs *journal.SettingsError
 		var wrong *epochkv.WrongSettings
 		var refused *epochkv.Refused
+		var bucket *handover.BucketError
 		switch {
 		case err == nil:
 			return s.announce()
-		case errors.As(err, &differs), errors.As(err, &wrong), errors.As(err, &refused), ctx.Err() != nil:
+		case errors.As(err, &differs), errors.As(err, &wrong), errors.As(err, &refused), errors.As(err, &bucket), ctx.Err() != nil:
 			return err // waiting can't help
 		}
 		s.log.Warn("waiting for JetStream", "error", err)

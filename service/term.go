@@ -55,11 +55,16 @@ type term struct {
 
 	left     atomic.Pointer[time.Time] // when we began to give the scope back
 	lastSeq  atomic.Uint64
+	lastTime atomic.Pointer[time.Time] // of the last event
 	names    atomic.Int64
-	draining bool
-	leaving  chan departure
-	going    departure
-	looked   time.Time // when the last batch was gathered
+	// handovers is how many names are being handed over, handing which ones.
+	handovers    atomic.Int64
+	handing      map[string]bool
+	leavingScope atomic.Bool
+	draining     bool
+	leaving      chan departure
+	going        departure
+	looked       time.Time // when the last batch was gathered
 
 	endOnce sync.Once
 	ended   chan struct{}
@@ -69,7 +74,7 @@ type term struct {
 func newTerm(sc *scope, p *projector.Projection, epoch, fence uint64) *term {
 	t := &term{
 		scope: sc, epoch: epoch, projection: p, queue: make(chan request, queueLength), agenda: newAgenda(),
-		dirty: map[string]bool{}, log: sc.log.With("epoch", epoch), ended: make(chan struct{}), leaving: make(chan departure, 1),
+		dirty: map[string]bool{}, handing: map[string]bool{}, log: sc.log.With("epoch", epoch), ended: make(chan struct{}), leaving: make(chan departure, 1),
 	}
 	t.writer = sc.svc.journal.NewWriter(journal.Term{
 		Scope: sc.name, Epoch: epoch, Fence: fence, Tail: fence, Chain: p.Chain(),
