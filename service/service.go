@@ -348,6 +348,8 @@ func (s *Service) presenceOf(ctx context.Context, holder string) (noResponders b
 func (s *Service) heartbeat(ctx context.Context) error {
 	tick := time.NewTicker(s.cfg.Heartbeat.Duration())
 	defer tick.Stop()
+	back := s.nc.StatusChanged(nats.CONNECTED)
+	defer s.nc.RemoveStatusListener(back)
 	for {
 		err := s.cells.Renew(ctx, s.echo())
 		var fenced *epochkv.Fenced
@@ -369,6 +371,10 @@ func (s *Service) heartbeat(ctx context.Context) error {
 		}
 		select {
 		case <-tick.C:
+		case _, open := <-back: // after a reconnect every moment counts
+			if !open {
+				back = nil
+			}
 		case <-ctx.Done():
 			return nil
 		}

@@ -45,7 +45,7 @@ type pair struct {
 func newPair(t *testing.T, names int) *pair {
 	t.Helper()
 	c := clustertest.Start(t)
-	d := clustertest.Deploy(t, c, clustertest.Options{Names: names, TTL: "1h", MaxTTL: "24h"})
+	d := clustertest.Deploy(t, c, clustertest.Options{Names: names, TTL: "1h", MaxTTL: "24h", GoodFor: "30s"})
 	p := &pair{t: t, d: d, stood: map[*clustertest.Instance]int{}}
 	p.in = []*clustertest.Instance{d.Instance("a")}
 	d.Usable("prod", names, time.Minute)

@@ -22,10 +22,12 @@ const (
 	pullIdle     = time.Second
 	// silence is how long neither a message nor a heartbeat may be missing.
 	silence = 5 * pullIdle / 2
-	// makeWait is how long the first attempt to make a consumer waits, the next
-	// one twice as long: one that is asked for just before an election is
-	// answered by nobody.
-	makeWait = 500 * time.Millisecond
+	// makeWait is how long each of the first attempts to make a consumer waits,
+	// those after makeQuick ones twice as long as the one before: one that is
+	// asked for just before an election is answered by nobody, and neither is one
+	// that was given to a server that hangs. Others may simply be slow.
+	makeWait  = 500 * time.Millisecond
+	makeQuick = 6
 	// consumerLife is when the server forgets a consumer nobody asks.
 	consumerLife = 30 * time.Second
 )
@@ -57,7 +59,7 @@ func (l *Log) pull(ctx context.Context, scope string, from uint64, stall time.Du
 
 // pullUnder is pull for any filter of subjects.
 func (l *Log) pullUnder(ctx context.Context, filter string, from uint64, stall time.Duration, fn func(Message) (bool, error)) error {
-	p := &puller{log: l, filter: filter, next: from, fn: fn, stall: stall, moved: time.Now(), patience: makeWait}
+	p := &puller{log: l, filter: filter, next: from, fn: fn, stall: stall, moved: time.Now()}
 	var pc pace
 	for {
 		before := p.next
@@ -91,8 +93,8 @@ type puller struct {
 	stall  time.Duration
 	next   uint64    // the next message has at least this sequence
 	moved  time.Time // when a message came last, about
-	// patience is how long the next consumer may take to be made.
-	patience time.Duration
+	// failed counts the attempts in a row to make a consumer.
+	failed int
 
 	// Of the present consumer:
 	inbox, ask string
@@ -105,7 +107,7 @@ type puller struct {
 func (p *puller) once(ctx context.Context) error {
 	lost := p.log.lostSignal()
 	name := "journal_" + nuid.Next()
-	created, cancel := context.WithTimeout(ctx, min(p.patience, 2*p.log.cfg.AckWait))
+	created, cancel := context.WithTimeout(ctx, min(makeWait<<max(0, p.failed-makeQuick), 2*p.log.cfg.AckWait))
 	defer cancel()
 	_, err := p.log.js.CreateConsumer(created, p.log.cfg.Stream, jetstream.ConsumerConfig{
 		Name: name, FilterSubject: p.filter, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: p.next,
@@ -115,10 +117,10 @@ func (p *puller) once(ctx context.Context) error {
 		return fmt.Errorf("stream %s: %w", p.log.cfg.Stream, ErrNoStream)
 	}
 	if err != nil {
-		p.patience *= 2 // a cluster that is slow rather than without a leader
+		p.failed = min(p.failed+1, 2*makeQuick)
 		return fmt.Errorf("making a consumer: %w", unavailable(err))
 	}
-	p.patience = makeWait
+	p.failed = 0
 	defer p.remove(ctx, name)
 	p.inbox, p.ask = p.log.nc.NewInbox(), p.log.api+"CONSUMER.MSG.NEXT."+p.log.cfg.Stream+"."+name
 	// Room for all that may be outstanding, and for what is said beside it.

@@ -1,6 +1,7 @@
 package clustertest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -43,6 +44,8 @@ type Options struct {
 	TTL, MaxTTL string
 	// KV has the names read a secret without lease instead of an account.
 	KV bool
+	// GoodFor is what an answer to a get promises; empty: 100ms.
+	GoodFor string
 	// Extra is more of the service file.
 	Extra string
 }
@@ -64,11 +67,12 @@ func Deploy(t testing.TB, c *Cluster, o Options) *Deployment {
 	d.write("seal.key", seed.Reveal())
 	d.startVault(o)
 	definitions := "revision: 1\nleases:\n"
+	goodFor := cmp.Or(o.GoodFor, "100ms")
 	for i := range o.Names {
 		if o.KV {
-			definitions += fmt.Sprintf("  n%d: {path: secret/data/shared, kind: kv, good_for: 100ms, poll: 1h}\n", i)
+			definitions += fmt.Sprintf("  n%d: {path: secret/data/shared, kind: kv, good_for: %s, poll: 1h}\n", i, goodFor)
 		} else {
-			definitions += fmt.Sprintf("  n%d: {path: database/creds/r, kind: postgresql, good_for: 100ms}\n", i)
+			definitions += fmt.Sprintf("  n%d: {path: database/creds/r, kind: postgresql, good_for: %s}\n", i, goodFor)
 		}
 	}
 	d.write("definitions.yaml", definitions)
