@@ -5,82 +5,48 @@ import (
 	"time"
 )
 
-// echoScopes bounds of how many scopes an echo, which is sent each heartbeat,
-// tells more than what a lost or older log is found by.
-const echoScopes = 20
-
 // echo is what the heartbeat carries of what this instance is doing (E13), from
-// memory alone: for people, and for who looks into a lost or older log.
-type echo struct {
-	Version  string `json:"version"`
-	Protocol int    `json:"protocol"`
-	// StreamCreated tells the log from one that was made anew.
-	StreamCreated time.Time `json:"stream_created"`
-	// Leads counts the scopes led, Handovers their hand-overs that are neither
-	// committed nor rolled back.
-	Leads     int `json:"leads"`
-	Handovers int `json:"handovers"`
-	// Scopes are those led, and those that were led last.
-	Scopes map[string]scopeEcho `json:"scopes"`
-	// For are the scopes that this instance leads or stands by for.
-	For []string `json:"for"`
-}
-
-// scopeEcho is what a holder's heartbeat says of a scope that it leads, or led
-// last.
-type scopeEcho struct {
-	// Mode is leading, or leaving; empty: it is led no more.
-	Mode      string    `json:"mode,omitempty"`
-	Epoch     uint64    `json:"epoch"`
-	LastSeq   uint64    `json:"last_seq"`
-	LastTime  time.Time `json:"last_time,omitzero"`
-	Names     int       `json:"names,omitempty"`
-	Handovers int       `json:"handovers,omitempty"`
-}
-
+// memory alone: for people, and for who looks into a lost or older log. What
+// there is of each scope is short: a thousand of them go into each heartbeat.
 func (s *Service) echo() []byte {
-	out := echo{
-		Version: s.opts.Version, Protocol: 1, StreamCreated: s.journal.Created().UTC(), Scopes: map[string]scopeEcho{}, For: s.cfg.ScopeNames(),
-	}
+	out := struct {
+		Version  string               `json:"version"`
+		Protocol int                  `json:"protocol"`
+		Scopes   map[string]scopeEcho `json:"scopes"`
+		// For are the scopes that this instance leads or stands by for.
+		For []string `json:"for"`
+		// Leads counts the scopes led, Leaving those that are being given back,
+		// Handovers what is neither committed nor rolled back, in all of them.
+		Leads     int `json:"leads"`
+		Leaving   int `json:"leaving,omitzero"`
+		Handovers int `json:"handovers,omitzero"`
+		// LastTime is that of the last event of ours.
+		LastTime      time.Time `json:"last_time,omitzero"`
+		StreamCreated time.Time `json:"stream_created"`
+	}{Version: s.opts.Version, Protocol: 1, Scopes: map[string]scopeEcho{}, For: s.cfg.ScopeNames(), StreamCreated: s.journal.Created().UTC()}
 	for name, sc := range s.scopes {
-		one, leads := sc.echo()
-		if leads {
+		sc.mu.Lock()
+		if t := sc.term; t != nil {
+			sc.said = scopeEcho{Epoch: t.epoch, LastSeq: t.lastSeq.Load(), Names: int(t.names.Load())}
 			out.Leads++
-			out.Handovers += one.Handovers
+			out.Handovers += int(t.handovers.Load())
+			if t.leavingScope.Load() {
+				out.Leaving++
+			}
+			if at := t.lastTime.Load(); at != nil && at.After(out.LastTime) {
+				out.LastTime = *at
+			}
 		}
-		if out.Leads > echoScopes || !leads {
-			one = scopeEcho{Epoch: one.Epoch, LastSeq: one.LastSeq}
+		if sc.said.LastSeq > 0 { // or what we led last: the log is held to it
+			out.Scopes[name] = sc.said
 		}
-		if one.LastSeq > 0 {
-			out.Scopes[name] = one
-		}
+		sc.mu.Unlock()
 	}
 	b, err := json.Marshal(out)
 	if err != nil {
 		return nil // an echo that can't be made clears the old one
 	}
 	return b
-}
-
-// echo gives what is said of a scope: as it is, or as we led it last, since the
-// log is held to that.
-func (sc *scope) echo() (said scopeEcho, leads bool) {
-	sc.mu.Lock()
-	defer sc.mu.Unlock()
-	t := sc.term
-	if t == nil {
-		return sc.said, false
-	}
-	sc.said = scopeEcho{
-		Mode: "leading", Epoch: t.epoch, LastSeq: t.lastSeq.Load(), Names: int(t.names.Load()), Handovers: int(t.handovers.Load()),
-	}
-	if at := t.lastTime.Load(); at != nil {
-		sc.said.LastTime = *at
-	}
-	if t.leavingScope.Load() {
-		sc.said.Mode = "leaving"
-	}
-	return sc.said, true
 }
 
 // noteHandover counts the names that have a hand-over in flight; of the scope's

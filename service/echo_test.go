@@ -43,7 +43,6 @@ func TestE13_TheEchoSaysWhatTheHolderDoes(t *testing.T) {
 				StreamCreated string `json:"stream_created"`
 				Leads         int
 				Scopes        map[string]struct {
-					Mode    string
 					Epoch   uint64
 					LastSeq uint64 `json:"last_seq"`
 					Names   int
@@ -58,6 +57,6 @@ func TestE13_TheEchoSaysWhatTheHolderDoes(t *testing.T) {
 		}
 		s := cell.Echo.Scopes["prod"]
 		return cell.Echo.Version == "1.2.3" && cell.Echo.Protocol == 1 && cell.Echo.StreamCreated != "" && cell.Echo.Leads == 1 &&
-			s.Mode == "leading" && s.Epoch == last.Epoch && s.LastSeq >= last.Seq && s.Names == 1
+			s.Epoch == last.Epoch && s.LastSeq >= last.Seq && s.Names == 1
 	})
 }

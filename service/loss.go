@@ -49,6 +49,14 @@ type logReader interface {
 	Created() time.Time
 }
 
+// scopeEcho is what a holder's heartbeat says of a scope that it leads, or led
+// last.
+type scopeEcho struct {
+	Epoch   uint64 `json:"epoch"`
+	LastSeq uint64 `json:"last_seq"`
+	Names   int    `json:"names"`
+}
+
 // echoed gives what the last holder of a scope said of it.
 func echoed(v epochkv.View) (scopeEcho, bool) {
 	if v.Holder == nil {

@@ -40,9 +40,6 @@ type rig struct {
 
 	// before, if set, is called with an instance before it runs.
 	before func(*service.Service)
-	// Where the token comes from, if it is not the root token itself: a file, or
-	// a login.
-	tokenFile, login string
 
 	// Where the token comes from, if it is not the root token itself: a file, or
 	// a login.
