@@ -92,6 +92,10 @@ bench-short: ## append, replay, get and memory for each lease, into bench/out/sh
 bench-micro: ## every package's own benchmarks, for profiles (PKG narrows it)
 	go test -run '^$$' -bench . -benchmem -timeout 60m -p 1 $(PKG)
 
+.PHONY: bench-handover
+bench-handover: ## what a hand-over costs beyond Vault and consumer (p50, p99), and hand-overs a second with 1,000 consumers
+	go test ./bench/handover -run '^$$' -bench . -timeout 30m
+
 .PHONY: bench-failover
 bench-failover: ## how long a scope is without a holder: 30 takeovers of each kind on 3 NATS servers, into bench/out/failover.json (half an hour)
 	go test ./bench/failover -count 1 -v -timeout 90m -failover.rounds 30 -failover.servers 5 -failover.out $(CURDIR)/bench/out/failover.json

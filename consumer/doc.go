@@ -6,7 +6,9 @@
 // one that re-reads it. [Client.Serve] for one that must never fail a request
 // because of a rotation: it takes part in the hand-over, so that nothing is
 // committed that the application cannot use, and nothing is revoked that it
-// still uses. Sub-packages adapt drivers: pgxlease for pgx pools.
+// still uses. Sub-packages adapt drivers: pgxlease for pgx pools, sqllease for
+// database/sql, amqplease for RabbitMQ, redislease for Redis; sessions is what they
+// are made of.
 //
 // Guarantees of Serve. It registers before anything else (P9) and takes
 // nothing before its registration was answered (P10); after that only what is

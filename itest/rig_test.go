@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
@@ -46,6 +47,7 @@ type rig struct {
 	prog  string
 	api   *api.Client
 	log   *journal.Log
+	ear   *nats.Conn // of awaitLog
 	// accounts lists a Vault's accounts on the server they are for; nil:
 	// PostgreSQL's.
 	accounts func(context.Context) ([]string, error)
@@ -259,11 +261,42 @@ func count(log []events.Event, t events.Type, from uint64) (n int) {
 	return n
 }
 
+// awaitLog waits until ok holds of the log. Reading it is work for a server that
+// writes everything to disk, so it is read when something was published to it, and
+// now and then.
+func (r *rig) awaitLog(within time.Duration, what string, ok func(log []events.Event) bool) {
+	r.t.Helper()
+	published := make(chan *nats.Msg, 1024)
+	if r.ear == nil {
+		r.ear = r.nats.Conn(r.t)
+	}
+	sub, err := r.ear.ChanSubscribe("lease."+scope+".>", published)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	limit := time.After(within)
+	for {
+		if log, _ := r.read(); ok(log) {
+			return
+		}
+		select {
+		case <-published: // before it is stored, or just after
+		case <-time.After(250 * time.Millisecond):
+		case <-limit:
+			r.t.Fatalf("waited %s for %s", within, what)
+		}
+		for len(published) > 0 {
+			<-published
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
 // awaitEvent waits for an event of a type above a sequence and gives it.
 func (r *rig) awaitEvent(t events.Type, above uint64, within time.Duration) (found events.Event) {
 	r.t.Helper()
-	await(r.t, within, "an event "+string(t), func() bool {
-		log, _ := r.read()
+	r.awaitLog(within, "an event "+string(t), func(log []events.Event) bool {
 		for _, e := range log {
 			if e.Type() == t && e.Seq > above {
 				found = e

@@ -64,7 +64,7 @@ func (l *load) work(workers int, operation func(ctx context.Context, i int) (use
 				l.done.Add(1)
 				l.saw(user, err)
 				select {
-				case <-time.After(2 * time.Millisecond): // a machine with two cores has other things to do
+				case <-time.After(5 * time.Millisecond): // a machine with two cores has other things to do
 				case <-l.ctx.Done():
 				}
 			}
@@ -223,8 +223,7 @@ func (r *rig) rotated(after events.Event, l *load) events.Event {
 	r.rotate()
 	installed := r.awaitEvent(events.TypeInstalled, after.Seq, 60*time.Second)
 	previous := installed.Data.(*events.Installed).Previous
-	await(r.t, 60*time.Second, "the lease before it to be revoked", func() bool {
-		log, _ := r.read()
+	r.awaitLog(60*time.Second, "the lease before it to be revoked", func(log []events.Event) bool {
 		return slices.ContainsFunc(log, func(e events.Event) bool { return e.Type() == events.TypeRevoked && e.Lease == previous })
 	})
 	await(r.t, 60*time.Second, "the application to go on", func() bool { return l.done.Load() > before })

@@ -1,0 +1,255 @@
+package handover
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/leasesvc/leasesvc/consumer"
+	"github.com/leasesvc/leasesvc/devvault"
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/handover"
+	"github.com/leasesvc/leasesvc/internal/natstest"
+	"github.com/leasesvc/leasesvc/service"
+	"github.com/leasesvc/leasesvc/service/api"
+	"github.com/leasesvc/leasesvc/service/config"
+)
+
+const (
+	scope  = "prod"
+	within = 5 * time.Minute // a bound on every wait
+)
+
+// bed is what hand-overs are measured on.
+type bed struct {
+	b       *testing.B
+	nats    *natstest.Server
+	api     *api.Client
+	inVault atomic.Int64 // ns that the Vault has worked on requests
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced with each event
+	counts  map[events.Type]int
+}
+
+// newBed starts everything but the consumers, for names n0, n1, ...
+func newBed(b *testing.B, names int) *bed {
+	b.Helper()
+	t := &bed{b: b, nats: natstest.Start(b, natstest.SyncAlways()), changed: make(chan struct{}), counts: map[events.Type]int{}}
+	t.api = api.NewClient(t.nats.Conn(b))
+	vault, err := devvault.New(devvault.Config{Accounts: &devvault.Directory{}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(vault.Close)
+	timed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		vault.ServeHTTP(w, r)
+		t.inVault.Add(int64(time.Since(began)))
+	}))
+	b.Cleanup(timed.Close)
+	for path, body := range map[string]any{
+		"sys/mounts/database":       map[string]any{"type": "database"},
+		"auth/token/roles/leasesvc": map[string]any{"orphan": true, "renewable": true},
+	} {
+		t.vault(vault, path, body)
+	}
+	t.vault(vault, "database/config/main", map[string]any{"plugin_name": "postgresql-database-plugin", "allowed_roles": "*", "connection_url": ""})
+	t.vault(vault, "database/roles/app", map[string]any{"db_name": "main", "default_ttl": "10h", "max_ttl": "20h"})
+
+	dir := b.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	seed, err := handover.NewSeed()
+	if err != nil {
+		b.Fatal(err)
+	}
+	write("seal.key", seed.Reveal())
+	var leases strings.Builder
+	for i := range names {
+		fmt.Fprintf(&leases, "  n%d: {}\n", i)
+	}
+	write("definitions.yaml", `revision: 1
+defaults: {kind: postgresql, consumers: [{name: app}], good_for: 0s, prepare_timeout: 60s}
+leases:
+`+strings.ReplaceAll(leases.String(), "{}", "{path: database/creds/app}"))
+	cfg, err := config.Parse(filepath.Join(dir, "leasesvc.yaml"), fmt.Appendf(nil, `
+nats: {url: %q}
+state_dir: state
+seal_key: {file: seal.key}
+vaults:
+  main: {address: %q, environment: false, token: %q}
+scopes: {%s: {definitions: definitions.yaml}}
+insecure_consumers: true
+`, t.nats.URL(), timed.URL, vault.RootToken().Reveal(), scope))
+	if err != nil {
+		b.Fatal(err)
+	}
+	svc, err := service.New(cfg, service.Options{Version: "bench", Logger: slog.New(slog.DiscardHandler), OnEvent: t.saw})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- svc.Run(ctx) }()
+	b.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			b.Error(err)
+		}
+	})
+	return t
+}
+
+func (t *bed) vault(v *devvault.Server, path string, body any) {
+	t.b.Helper()
+	if _, err := v.Do(context.Background(), "POST", path, body); err != nil {
+		t.b.Fatal(err)
+	}
+}
+
+func (t *bed) saw(e events.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.counts[e.Type()]++
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// count gives how many events of a type there were.
+func (t *bed) count(typ events.Type) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.counts[typ]
+}
+
+// await waits until there were so many events of a type.
+func (t *bed) await(typ events.Type, count int) {
+	t.b.Helper()
+	limit := time.After(within)
+	for {
+		t.mu.Lock()
+		have, changed := t.counts[typ], t.changed
+		t.mu.Unlock()
+		if have >= count {
+			return
+		}
+		select {
+		case <-changed:
+		case <-limit:
+			t.b.Fatalf("%d events %s in %v, not %d", have, typ, within, count)
+		}
+	}
+}
+
+// prompt is a consumer that says yes at once.
+type prompt struct{ told func() }
+
+func (prompt) Prepare(context.Context, consumer.Credential) error { return nil }
+func (p prompt) Commit(context.Context, consumer.Credential) error {
+	p.told()
+	return nil
+}
+func (prompt) Revert(context.Context, consumer.Credential) error { return nil }
+
+// consumers has incarnations take part, each of a client of its own, over a few
+// connections; name gives what the i-th serves.
+func (t *bed) consumers(count int, name func(i int) string, told func()) {
+	t.b.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	t.b.Cleanup(func() { cancel(); serving.Wait() })
+	conns := make([]*nats.Conn, min(count, 16))
+	for i := range conns {
+		conns[i] = t.nats.Conn(t.b)
+	}
+	for i := range count {
+		c, err := consumer.Connect(ctx, consumer.Options{Conn: conns[i%len(conns)], Scope: scope, Consumer: "app",
+			Instance: fmt.Sprintf("app-%d", i), Insecure: true, LeaveTimeout: time.Second})
+		if err != nil {
+			t.b.Fatal(err)
+		}
+		serving.Go(func() { _ = c.Serve(ctx, name(i), prompt{told}); c.Close() })
+	}
+	t.await(events.TypeRegistered, count)
+}
+
+func (t *bed) rotate(name string) {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	if _, err := t.api.Rotate(ctx, scope, name); err != nil {
+		t.b.Errorf("rotating %s: %v", name, err)
+	}
+}
+
+func BenchmarkOverhead(b *testing.B) {
+	t := newBed(b, 1)
+	told := make(chan time.Time, 16)
+	t.consumers(1, func(int) string { return "n0" }, func() { told <- time.Now() })
+	t.await(events.TypeInstalled, 1)
+	<-told
+	took := make([]time.Duration, 0, b.N)
+	for b.Loop() {
+		revoked := t.count(events.TypeRevoked)
+		vault, began := t.inVault.Load(), time.Now()
+		t.rotate("n0")
+		at := <-told
+		took = append(took, at.Sub(began)-time.Duration(t.inVault.Load()-vault))
+		t.await(events.TypeRevoked, revoked+1) // of the lease before it, which is Vault's time too
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2])/1e6, "p50-ms")
+	b.ReportMetric(float64(took[len(took)*99/100])/1e6, "p99-ms")
+}
+
+func BenchmarkThousandConsumers(b *testing.B) {
+	const consumers = 1000
+	b.Run("one name", func(b *testing.B) {
+		t := newBed(b, 1)
+		t.consumers(consumers, func(int) string { return "n0" }, func() {})
+		t.await(events.TypeInstalled, 1)
+		n := t.count(events.TypeInstalled)
+		for b.Loop() {
+			t.rotate("n0")
+			n++
+			t.await(events.TypeInstalled, n)
+		}
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "hand-overs/s")
+		b.ReportMetric(float64(b.N*consumers)/b.Elapsed().Seconds(), "answers/s")
+	})
+	b.Run("1000 names", func(b *testing.B) {
+		t := newBed(b, consumers)
+		t.consumers(consumers, func(i int) string { return fmt.Sprintf("n%d", i) }, func() {})
+		t.await(events.TypeInstalled, consumers)
+		n := t.count(events.TypeInstalled)
+		for b.Loop() {
+			var asking sync.WaitGroup
+			for w := range 16 {
+				asking.Go(func() {
+					for i := w; i < consumers; i += 16 {
+						t.rotate(fmt.Sprintf("n%d", i))
+					}
+				})
+			}
+			asking.Wait()
+			n += consumers
+			t.await(events.TypeInstalled, n)
+		}
+		b.ReportMetric(float64(b.N*consumers)/b.Elapsed().Seconds(), "hand-overs/s")
+	})
+}
