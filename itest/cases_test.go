@@ -156,11 +156,13 @@ leases:
 		t.Fatal(err)
 	}
 	defer admin.Close(context.Background())
-	if _, err := admin.Exec(within(t, 30*time.Second), "DROP ROLE "+pgx.Identifier{dropped}.Sanitize()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := admin.Exec(within(t, 30*time.Second), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", dropped); err != nil {
-		t.Fatal(err)
+	// A session outlives its role, so it is ended before, and cannot come back.
+	role := pgx.Identifier{dropped}.Sanitize()
+	for _, sql := range []string{"ALTER ROLE " + role + " NOLOGIN",
+		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '" + dropped + "'", "DROP ROLE " + role} {
+		if _, err := admin.Exec(within(t, 30*time.Second), sql); err != nil {
+			t.Fatal(err)
+		}
 	}
 	refused := 0
 	await(t, 90*time.Second, "the application to go on with another account", func() bool {

@@ -184,8 +184,7 @@ func rotations(t *testing.T, e engine) {
 	die()
 	r.rotate()
 	left := r.awaitEvent(events.TypeLeft, installed.Seq, 60*time.Second)
-	installed = r.rotated(left, l)
-	installed = r.rotated(installed, l)
+	r.rotated(r.rotated(left, l), l)
 
 	l.stop()
 	l.workers.Wait()
