@@ -101,8 +101,7 @@ func (r row) String() string {
 	return fmt.Sprintf("%-62s %12v %12s %-10s %7s %7s %s", r.Name, r.Ours, cell(r.Raw), r.Unit, cell(r.Ratio), cell(r.Target), holds)
 }
 
-// write prints the table and brings the file up to date.
-func (tb *table) write(t *testing.T) {
+func (tb *table) print(t *testing.T) {
 	t.Helper()
 	var lines strings.Builder
 	fmt.Fprintf(&lines, "\n%-62s %12s %12s %-10s %7s %7s\n", "", "ours", "raw", "unit", "ratio", "target")
@@ -110,6 +109,11 @@ func (tb *table) write(t *testing.T) {
 		fmt.Fprintln(&lines, r)
 	}
 	t.Log(lines.String())
+}
+
+// write brings the file up to date.
+func (tb *table) write(t *testing.T) {
+	t.Helper()
 	if *out == "" {
 		return
 	}
@@ -144,13 +148,14 @@ func (tb *table) write(t *testing.T) {
 // TestBench takes the whole table.
 func TestBench(t *testing.T) {
 	tb := &table{}
-	t.Run("append", func(t *testing.T) { appends(t, tb) })
-	t.Run("replay", func(t *testing.T) { replays(t, tb) })
-	t.Run("get", func(t *testing.T) { gets(t, tb) })
-	t.Run("leases", func(t *testing.T) { leases(t, tb) })
-	t.Run("scopes", func(t *testing.T) { scopes(t, tb) })
-	t.Run("day", func(t *testing.T) { day(t, tb) })
-	tb.write(t)
+	for _, part := range []struct {
+		name string
+		take func(*testing.T, *table)
+	}{{"append", appends}, {"get", gets}, {"leases", leases}, {"scopes", scopes}, {"day", day}, {"replay", replays}} {
+		t.Run(part.name, func(t *testing.T) { part.take(t, tb) })
+		tb.write(t) // each part as it is there
+	}
+	tb.print(t)
 }
 
 func pointer[T any](v T) *T { return &v }

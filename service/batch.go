@@ -68,7 +68,7 @@ func (t *term) gather() []request {
 	for len(batch) < batchCommands {
 		select {
 		case r := <-t.queue:
-			batch = append(batch, r)
+			batch = append(batch, *r)
 		default:
 			return batch
 		}
@@ -320,7 +320,7 @@ func (t *term) keep(batch []request) {
 			continue
 		}
 		select {
-		case t.queue <- *r:
+		case t.queue <- r:
 		default:
 			t.work.redeliver(*r)
 		}

@@ -40,7 +40,7 @@ type term struct {
 	epoch      uint64
 	projection *projector.Projection
 	writer     *journal.Writer
-	queue      chan request
+	queue      chan *request
 	agenda     *agenda
 	dirty      map[string]bool // names to look at once more
 	work       *work
@@ -73,7 +73,7 @@ type term struct {
 
 func newTerm(sc *scope, p *projector.Projection, epoch, fence uint64) *term {
 	t := &term{
-		scope: sc, epoch: epoch, projection: p, queue: make(chan request, queueLength), agenda: newAgenda(),
+		scope: sc, epoch: epoch, projection: p, queue: make(chan *request, queueLength), agenda: newAgenda(),
 		dirty: map[string]bool{}, handing: map[string]bool{}, log: sc.log.With("epoch", epoch), ended: make(chan struct{}), leaving: make(chan departure, 1),
 	}
 	t.writer = sc.svc.journal.NewWriter(journal.Term{
@@ -112,7 +112,7 @@ func (t *term) submit(r request) error {
 		return errNotLeading
 	}
 	select {
-	case t.queue <- r:
+	case t.queue <- &r:
 		return nil
 	default:
 		return fmt.Errorf("scope %s: %w: %d commands wait; try again in 100 ms", t.name, ErrBusy, queueLength)
@@ -123,7 +123,7 @@ func (t *term) submit(r request) error {
 // dropped while the term lasts.
 func (t *term) deliver(ctx context.Context, r request) {
 	select {
-	case t.queue <- r:
+	case t.queue <- &r:
 		return
 	case <-ctx.Done():
 	case <-t.ended:
@@ -249,7 +249,7 @@ func (t *term) loop(termCtx, stopping context.Context) error {
 			timer := time.NewTimer(t.waitTime())
 			select {
 			case r := <-t.queue:
-				batch = append(batch, r)
+				batch = append(batch, *r)
 			case <-timer.C:
 			case <-stop:
 				stop = nil

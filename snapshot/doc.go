@@ -26,6 +26,8 @@
 // have folded the same events to another state: that costs one long read after an
 // update and can't go wrong.
 //
+// Why it is so: docs/adr/0005.
+//
 // A [Key] and a [Store] are safe for concurrent use. Tested by random lives (a
 // snapshot at any event and the rest of the log give the state of the whole log),
 // by damaged and forged snapshots, by a fuzz test, and on a NATS server.
