@@ -176,12 +176,20 @@ func (r *rig) busyUntil(in *instance, up <-chan time.Time) {
 	}
 }
 
-// vaultHasWhatTheLogSays waits until the leases in Vault are those of the log.
+// vaultHasWhatTheLogSays waits until no lease is in Vault alone or in the log
+// alone. Leases come and go meanwhile, so what differs at one look differs for good
+// only if it does at every look.
 func (r *rig) vaultHasWhatTheLogSays(within time.Duration) {
 	r.t.Helper()
-	await(r.t, within, "Vault to have what the log says", func() bool {
-		_, p := r.read()
+	var inVault, inLog map[string]bool // what differed at every look so far
+	deadline := time.Now().Add(within)
+	for first := true; ; first = false {
+		has := map[string]bool{}
+		for _, id := range r.vault.leases(r.t) {
+			has[id] = true
+		}
 		live := map[string]bool{}
+		_, p := r.read()
 		for n := range p.State().Names() {
 			for _, l := range n.Leases {
 				if l.LeaseID != "" {
@@ -189,13 +197,26 @@ func (r *rig) vaultHasWhatTheLogSays(within time.Duration) {
 				}
 			}
 		}
-		has := r.vault.leases(r.t)
-		same := len(has) == len(live)
-		for _, id := range has {
-			same = same && live[id]
+		inVault, inLog = still(inVault, has, live, first), still(inLog, live, has, first)
+		if len(inVault)+len(inLog) == 0 {
+			return
 		}
-		return same
-	})
+		if time.Now().After(deadline) {
+			r.t.Fatalf("after %s in Vault alone: %v; in the log alone: %v", within, inVault, inLog)
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+}
+
+// still gives what is in one and not in the other, of what was so before.
+func still(before, one, other map[string]bool, first bool) map[string]bool {
+	out := map[string]bool{}
+	for id := range one {
+		if !other[id] && (first || before[id]) {
+			out[id] = true
+		}
+	}
+	return out
 }
 
 // TestC30_DroppedAfterTheEffectAndKilled: Vault creates the credential, the

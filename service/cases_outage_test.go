@@ -32,7 +32,7 @@ func (r *rig) manyDefinitions() string {
 // in the order in which it ends, at the rate of a recovery.
 func TestC13_AnOutageCostsProbesNotARequestPerLease(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "1h", "2h")
+	r := newCaseRig(t, "1h", "2h")
 	r.moreVault = "guard_role: leasesvc, limits: {recovery_rate: 40, probe_first: 200ms, probe_last: 400ms}"
 	r.definitions(1, r.manyDefinitions())
 	r.run("state-a")
@@ -103,7 +103,7 @@ func TestC52_TheLastGoodIsKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, "1h", "2h")
+			r := newCaseRig(t, "1h", "2h")
 			r.moreVault = "guard_role: leasesvc, limits: {probe_first: 100ms, probe_last: 200ms}"
 			r.definitions(1, definition("app", ""))
 			r.run("state-a")
@@ -167,7 +167,7 @@ func TestC53_WhatEachAnswerDoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, "1h", "2h")
+			r := newCaseRig(t, "1h", "2h")
 			r.moreVault = "guard_role: leasesvc, guard_ttl: 6s, timeout: 2s, limits: {probe_first: 100ms, probe_last: 200ms}"
 			r.definitions(1, definition("app", ""))
 			try.fault.Path, try.fault.Times = "database/creds/app", 1
@@ -177,7 +177,15 @@ func TestC53_WhatEachAnswerDoes(t *testing.T) {
 			if fault.Hits() != 1 {
 				t.Fatalf("%d requests were hit", fault.Hits())
 			}
-			failed := r.events(events.TypeAcquireFailed)
+			// Of what was sent: while it is out attempts are not. And on a slow machine
+			// something else may have timed out after it.
+			var failed []events.Event
+			for _, e := range r.events(events.TypeAcquireFailed) {
+				f := data[*events.AcquireFailed](t, e)
+				if !f.NotSent && (len(failed) == 0 || f.Kind != "timeout") {
+					failed = append(failed, e)
+				}
+			}
 			if try.kind == "" {
 				if len(failed) != 0 {
 					t.Errorf("%d failures", len(failed))

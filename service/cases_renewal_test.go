@@ -24,7 +24,7 @@ func TestC1_RenewalsThatFailForEver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, "1h", "2h")
+			r := newCaseRig(t, "1h", "2h")
 			r.definitions(1, definition("app", ", renew_at: 0.0003"))
 			try.fault.Path = "sys/leases/renew"
 			fault := r.vault.Inject(try.fault)
@@ -65,7 +65,7 @@ func TestC1_RenewalsThatFailForEver(t *testing.T) {
 // so it is kept, and renewed when Vault is back.
 func TestC4_AMinuteWithoutVault(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "1h", "2h")
+	r := newCaseRig(t, "1h", "2h")
 	r.definitions(1, definition("app", ", renew_at: 0.0003"))
 	r.run("state-a")
 	r.await("a renewal", func() bool { return r.count(events.TypeRenewed) >= 1 })
@@ -92,7 +92,7 @@ func TestC4_AMinuteWithoutVault(t *testing.T) {
 // TestC5_OneErrorLateInALease: the next attempt is planned from what remains.
 func TestC5_OneErrorLateInALease(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "20s", "1h")
+	r := newCaseRig(t, "20s", "1h")
 	r.definitions(1, definition("app", ", renew_at: 0.8"))
 	// Lost one after the other, the second with less than 4 s left.
 	fault := r.vault.Inject(devvault.Fault{Path: "sys/leases/renew", DropBefore: true, Times: 2})
@@ -121,7 +121,7 @@ func TestC5_OneErrorLateInALease(t *testing.T) {
 // TestC7_AnEmptyAnswerThen400: 200 with an empty body is no renewal.
 func TestC7_AnEmptyAnswerThen400(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "1h", "2h")
+	r := newCaseRig(t, "1h", "2h")
 	r.definitions(1, definition("app", ", renew_at: 0.0003"))
 	var mu sync.Mutex
 	answers := map[string]int{}
@@ -160,7 +160,7 @@ func TestC8_RenewalsShrinkNearMaxTTL(t *testing.T) {
 	for name, set := range map[string]any{"by max TTL": nil, "to milliseconds": 0.005} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, "12s", "20s")
+			r := newCaseRig(t, "12s", "20s")
 			r.definitions(1, definition("app", ""))
 			if set != nil {
 				r.vault.Inject(devvault.Fault{Path: "sys/leases/renew", TTL: set})
@@ -201,7 +201,7 @@ func TestC8_RenewalsShrinkNearMaxTTL(t *testing.T) {
 // TestC9_AThirdOfWhatWasAsked: make before break, and nobody notices.
 func TestC9_AThirdOfWhatWasAsked(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "1h", "2h")
+	r := newCaseRig(t, "1h", "2h")
 	r.definitions(1, definition("app", ", renew_at: 0.0003"))
 	fault := r.vault.Inject(devvault.Fault{Path: "sys/leases/renew", TTL: 743, Times: 1})
 	r.run("state-a")
@@ -229,7 +229,7 @@ func TestC9_AThirdOfWhatWasAsked(t *testing.T) {
 // that shows.
 func TestC11_TheSameAnswerAgainAndAgain(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "8s", "1h")
+	r := newCaseRig(t, "8s", "1h")
 	r.definitions(1, definition("app", ", renew_at: 0.3"))
 	var mu sync.Mutex
 	repeated := 0
@@ -265,7 +265,7 @@ func TestC11_TheSameAnswerAgainAndAgain(t *testing.T) {
 func TestC12_RenewalsStayInTheirWindow(t *testing.T) {
 	t.Parallel()
 	const leases = 200
-	r := newRig(t, "1m", "2h")
+	r := newCaseRig(t, "1m", "2h")
 	var defs strings.Builder
 	for i := range leases {
 		defs.WriteString(definition(fmt.Sprint("app-", i), ", renew_at: 0.25"))
@@ -308,7 +308,7 @@ func TestC14_TheLeaseIsGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, "1h", "2h")
+			r := newCaseRig(t, "1h", "2h")
 			r.definitions(1, definition("app", ", renew_at: 0.0003"))
 			if body != "" {
 				r.vault.Inject(devvault.Fault{Path: "sys/leases/renew", Status: 400, Body: body, Times: 1})

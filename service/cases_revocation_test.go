@@ -23,7 +23,7 @@ func TestC32_StoppedWhileAcquiring(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, "1h", "2h")
+			r := newCaseRig(t, "1h", "2h")
 			r.more = "shutdown_timeout: 300ms\n"
 			r.moreVault = "guard_role: leasesvc, guard_ttl: 3s, timeout: 2s"
 			r.definitions(1, definition("app", ""))
@@ -47,7 +47,7 @@ func TestC32_StoppedWhileAcquiring(t *testing.T) {
 func TestC32_ALoopOfStarts(t *testing.T) {
 	t.Parallel()
 	const starts = 100
-	r := newRig(t, "1h", "2h")
+	r := newCaseRig(t, "1h", "2h")
 	r.more = "shutdown_timeout: 5s\n"
 	r.moreVault = "guard_role: leasesvc, guard_ttl: 3s, timeout: 2s"
 	r.definitions(1, definition("app", "")+definition("other", "")+definition("third", ""))
@@ -101,7 +101,7 @@ func TestC33_ACleanExit(t *testing.T) {
 	for name, giveBack := range map[string]bool{"keeps": false, "gives back": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, "1h", "2h")
+			r := newCaseRig(t, "1h", "2h")
 			r.definitions(1, definition("app", "")+definition("other", ""))
 			stop := r.run("state-a")
 			r.await("both", func() bool { return r.active("app") != 0 && r.active("other") != 0 })
@@ -134,7 +134,7 @@ func TestC33_ACleanExit(t *testing.T) {
 func TestC34_AConsumerThatSaysNoForEver(t *testing.T) {
 	t.Parallel()
 	const budget = 3
-	r := newRig(t, "1h", "2h")
+	r := newCaseRig(t, "1h", "2h")
 	r.definitions(1, appDefinition+fmt.Sprintf("    acquisitions_per_hour: %d\n", budget))
 	s := &shop{rig: r}
 	s.answer(errors.New("I can't"))
@@ -156,7 +156,7 @@ func TestC34_AConsumerThatSaysNoForEver(t *testing.T) {
 // Vault ended meanwhile is found gone once there is a token again.
 func TestC37_TheTokenIsGoneWhenRevoking(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "6s", "1h")
+	r := newCaseRig(t, "6s", "1h")
 	r.definitions(1, definition("app", ", renew_at: 0.9"))
 	r.run("state-a")
 	r.await("a lease", func() bool { return r.active("app") == 1 })
@@ -189,7 +189,7 @@ func TestC37_TheTokenIsGoneWhenRevoking(t *testing.T) {
 // TestC38_TheDefinitionIsRemoved: no renewal any more, and what it had is revoked.
 func TestC38_TheDefinitionIsRemoved(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "1h", "2h")
+	r := newCaseRig(t, "1h", "2h")
 	r.definitions(1, definition("app", ", renew_at: 0.0003")+definition("other", ""))
 	r.run("state-a")
 	r.await("a renewal", func() bool { return len(r.of(events.TypeRenewed, "app", 0)) >= 1 && r.active("other") != 0 })
@@ -213,7 +213,7 @@ func TestC38_TheDefinitionIsRemoved(t *testing.T) {
 func TestC39_TheDatabaseIsDownForLong(t *testing.T) {
 	t.Parallel()
 	const leases = 20
-	r := newRig(t, "1h", "2h")
+	r := newCaseRig(t, "1h", "2h")
 	r.do("kv2/data/app", map[string]any{"data": map[string]any{"x": 1}})
 	var defs strings.Builder
 	for i := range leases {
@@ -245,7 +245,7 @@ func TestC40_RevokedBehindOurBack(t *testing.T) {
 	for name, body := range map[string]string{"invalid lease": `{"errors":["invalid lease"]}`, "lease not found": `{"errors":["lease not found"]}`} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, "1h", "2h")
+			r := newCaseRig(t, "1h", "2h")
 			r.moreVault = "guard_role: leasesvc, verify_revocations: true"
 			r.definitions(1, definition("app", ""))
 			r.run("state-a")
@@ -266,7 +266,7 @@ func TestC40_RevokedBehindOurBack(t *testing.T) {
 // and does nothing is found out.
 func TestRevocationsAreVerified(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "1h", "2h")
+	r := newCaseRig(t, "1h", "2h")
 	r.moreVault = "guard_role: leasesvc, verify_revocations: true"
 	r.definitions(1, definition("app", ""))
 	r.run("state-a")
@@ -287,7 +287,7 @@ func TestRevocationsAreVerified(t *testing.T) {
 // renews nothing in particular.
 func TestC41_NeverWithoutAnID(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "1h", "2h")
+	r := newCaseRig(t, "1h", "2h")
 	revoked, renewed := r.watch("sys/leases/revoke*", nil), r.watch("sys/leases/renew*", nil)
 	guards := r.watch("auth/token/revoke-accessor", nil)
 	r.do("kv2/data/app", map[string]any{"data": map[string]any{"x": 1}})

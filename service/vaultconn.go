@@ -102,7 +102,8 @@ func (v *vaultConn) watchGuards(ctx context.Context) {
 // checkGuards makes a guard and looks whether it holds; known is false where
 // Vault gave no answer to that.
 func (v *vaultConn) checkGuards(ctx context.Context) (known bool) {
-	if !v.client.Token().LoggedIn {
+	token := v.client.Token()
+	if !token.LoggedIn {
 		return false
 	}
 	check, err := v.client.CheckGuard(ctx, guardMargin)
@@ -111,7 +112,7 @@ func (v *vaultConn) checkGuards(ctx context.Context) (known bool) {
 		v.refusedLogin = 0
 		v.noteGuards("", check.Faults)
 		return true
-	case errors.Is(err, vault.ErrGuardUnfit), errors.Is(err, vault.ErrGuardForbidden) && v.tokenCounts(ctx):
+	case errors.Is(err, vault.ErrGuardUnfit), errors.Is(err, vault.ErrGuardForbidden) && v.tokenCounts(ctx, token.Logins):
 		v.noteGuards(err.Error(), nil)
 		return true
 	default:
@@ -121,15 +122,19 @@ func (v *vaultConn) checkGuards(ctx context.Context) (known bool) {
 
 // tokenCounts tells whether a refusal says something of the policy: with a dead
 // token everything is refused (C24). Where the policy forbids even to ask, it
-// takes a second refusal, under the token of another login.
-func (v *vaultConn) tokenCounts(ctx context.Context) bool {
-	token := v.client.Token()
-	if token.RefusedSince.IsZero() && v.client.VerifyToken(ctx) == nil {
+// takes a second refusal, under the token of another login. login is the one whose
+// token was refused: what a later one is told says nothing of it.
+func (v *vaultConn) tokenCounts(ctx context.Context, login int64) bool {
+	err := v.client.VerifyToken(ctx)
+	switch token := v.client.Token(); {
+	case token.Logins != login:
+		return false
+	case err == nil && token.RefusedSince.IsZero():
 		return true
 	}
 	before := v.refusedLogin
-	v.refusedLogin = token.Logins
-	return before != 0 && before != token.Logins
+	v.refusedLogin = login
+	return before != 0 && before != login
 }
 
 func (v *vaultConn) noteGuards(unguarded string, faults []string) {
