@@ -345,7 +345,7 @@ func TestC48_NothingReachesTheApplicationBeforeItIsProven(t *testing.T) {
 	if err := os.WriteFile(works, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := newRig(t, lease("db")+"    verifier: {kind: command, command: ["+check+"], pass: stdin, timeout: 30s}\n")
+	r := newRig(t, lease("db")+"    verifier: {kind: command, command: ["+check+"], pass: stdin, timeout: 30s}\n", "verifier_commands: ["+check+"]\n")
 	told := r.write("told-by", "#!/bin/sh\necho x >> "+r.path("told")+"\n")
 	r.run("  app: {lease: db, file: out.json, hook: {command: [" + told + "]}}\n")
 	r.await("the commit", func() bool { return len(r.events(events.TypeInstalled, "db")) == 1 && r.file("told") == "x\n" })

@@ -65,7 +65,7 @@ func lease(name string) string {
 		"    prepare_timeout: 20s\n    rollback_timeout: 10s\n    good_for: 200ms\n"
 }
 
-func newRig(t *testing.T, definitions string) *rig {
+func newRig(t *testing.T, definitions string, more ...string) *rig {
 	t.Helper()
 	r := &rig{t: t, dir: t.TempDir(), nats: natstest.Start(t), out: &text{}}
 	var err error
@@ -101,7 +101,7 @@ scopes:
   prod: {definitions: definitions.yaml}
 insecure_consumers: true
 heartbeat: 100ms
-`, r.nats.URL(), r.vault.URL(), r.vault.RootToken().Reveal()))
+%s`, r.nats.URL(), r.vault.URL(), r.vault.RootToken().Reveal(), strings.Join(more, "")))
 	if err != nil {
 		t.Fatal(err)
 	}
