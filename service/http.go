@@ -90,19 +90,27 @@ func (s *Service) servePage(ctx context.Context) error {
 			err = s.serveOn(ctx, l)
 		}
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the instance stops, and so does the page
 		}
 		if !warned {
 			s.log.Warn("the page is not served here; it is tried again", "listen", s.cfg.HTTP.Listen, "error", err)
 		}
 		if pause(ctx, listenAgain) != nil {
-			return nil
+			return nil //nolint:nilerr // as above
 		}
 	}
 }
 
 func (s *Service) serveOn(ctx context.Context, l net.Listener) error {
 	history := web.NewHistory(s.cfg.ScopeNames(), s.keys.MACKey())
+	for name := range s.scopes {
+		upTo, err := s.trusted(ctx, name)
+		if err != nil {
+			_ = l.Close() // nobody was answered yet
+			return err
+		}
+		history.Trust(name, upTo)
+	}
 	handler := web.NewHandler(history, s.journal, web.Options{
 		Version: s.opts.Version, Logger: s.log, Login: s.page.login, AnyHost: s.cfg.HTTP.Insecure,
 	})
@@ -129,7 +137,7 @@ func (s *Service) serveOn(ctx context.Context, l net.Listener) error {
 		handler.Close()
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageEnds)
 		if server.Shutdown(end) != nil {
-			_ = server.Close() // what is left is cut off
+			_ = server.Close() // what is left is cut off; its error says no more
 		}
 		cancel()
 		<-served

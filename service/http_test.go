@@ -78,7 +78,7 @@ func TestThePageOfEachInstanceKnowsTheLog(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	live, err := http.NewRequestWithContext(ctx, "GET", standby()+"/api/live", nil)
+	live, err := http.NewRequestWithContext(ctx, http.MethodGet, standby()+"/api/live", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestThePageOfEachInstanceKnowsTheLog(t *testing.T) {
 			d, status := ask[web.Detail](client, url+"/api/name?scope=prod&name=app")
 			return status == 200 && d.State == "active" && len(d.Leases) >= 2 && len(d.Story) > 5 && d.Leases[0].Lease > before
 		})
-		if r, err := client.Get(url + "/"); err != nil || r.StatusCode != 200 {
+		if r, err := client.Get(url + "/"); err != nil || r.StatusCode != http.StatusOK {
 			t.Errorf("%s: %v", who, err)
 		} else {
 			_ = r.Body.Close()
@@ -169,7 +169,7 @@ func TestAnExposedPageAsksForATokenOrACertificate(t *testing.T) {
 		}}
 	}
 	status := func(c *http.Client, bearer string) int {
-		q, err := http.NewRequest("GET", at, nil)
+		q, err := http.NewRequest(http.MethodGet, at, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -207,19 +207,19 @@ func (l *lane) standing(at, clock int64, add func(string, *moment, string, strin
 			k--
 		}
 		since := moment{at: b.steps[k].at, seq: b.steps[k].seq, bar: int32(i)}
-		switch p := b.steps[k].phase; {
-		case p == phaseActive:
+		switch p := b.steps[k].phase; p {
+		case phaseActive:
 			active = true
-		case p == phaseKept:
+		case phaseKept:
 			add(levelWarn, &since, "see why the consumers do not confirm; until then nothing new is handed over", "a credential that was rolled back is kept: not everybody has said that they are back")
-		case p == phaseHandingOver || p == phaseRollingBack:
+		case phaseHandingOver, phaseRollingBack:
 			busy = true
 			if clock-since.at > patience.Milliseconds() {
 				add(levelWarn, &since, "see whether the consumers run and are connected", "consumers have not answered yet (%s)", p)
 			}
-		case p == phaseCandidate:
+		case phaseCandidate:
 			busy = true
-		case p == phaseRequested:
+		case phaseRequested:
 			busy = true
 			if clock-since.at > 6*patience.Milliseconds() {
 				add(levelWarn, &since, "see whether Vault answers: leasesvc doctor", "a request to Vault has no outcome yet")

@@ -267,7 +267,7 @@ func (p *place) fold(log []events.Event) {
 		p.ends(n)
 		d.waiting(n)
 	}
-	d.Story = tell(all)
+	d.Story = tell(d.Name, all)
 	if n := len(d.Story); n > maxListed {
 		d.Story = d.Story[n-maxListed:]
 	}

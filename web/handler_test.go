@@ -18,7 +18,7 @@ import (
 
 // get asks a handler as somebody on this machine would.
 func get(h http.Handler, path string, with ...func(*http.Request)) *httptest.ResponseRecorder {
-	r := httptest.NewRequest("GET", path, nil)
+	r := httptest.NewRequest(http.MethodGet, path, nil)
 	r.Host = "localhost:8250"
 	for _, f := range with {
 		f(r)
@@ -98,7 +98,7 @@ func TestLogin(t *testing.T) {
 	}
 	post := func(token string) *httptest.ResponseRecorder {
 		return get(h, "/login", func(r *http.Request) {
-			*r = *httptest.NewRequest("POST", "/login", strings.NewReader("token="+strings.ReplaceAll(token, " ", "+")))
+			*r = *httptest.NewRequest(http.MethodPost, "/login", strings.NewReader("token="+strings.ReplaceAll(token, " ", "+")))
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		})
 	}
@@ -147,7 +147,7 @@ type batches struct {
 func listen(t *testing.T, s *server, last string) *batches {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
-	r, err := http.NewRequestWithContext(ctx, "GET", s.url()+"api/live", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url()+"api/live", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,6 +44,14 @@ func NewHistory(scopes []string, key []byte) *History {
 	return h
 }
 
+// Trust has the events of a scope up to a sequence count without their MACs, as
+// [projector.Projection.Trust] says. It is called before the history is read.
+func (h *History) Trust(scope string, upTo uint64) {
+	if s := h.scope(scope); s != nil {
+		s.projection.Trust(upTo)
+	}
+}
+
 // history is that of one scope.
 type history struct {
 	scope      string

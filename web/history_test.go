@@ -236,3 +236,29 @@ func TestSearch(t *testing.T) {
 		t.Errorf("by trouble: %+v", trouble)
 	}
 }
+
+// TestAnOldAnswerIsNoSilence: what was known of the present when somebody looked
+// last says nothing of a heartbeat now.
+func TestAnOldAnswerIsNoSilence(t *testing.T) {
+	w := aDay(start)
+	h := w.read(t, "prod")
+	look := func(asked time.Duration, age int64) (o Overview) {
+		h.presence.last = Present{Holding: map[string]Instance{"prod": {Holder: "holder-two", State: "live", Age: age}}}
+		h.presence.taken = time.Now().Add(-asked)
+		o = h.Overview(Now)
+		h.presence.into(&o)
+		return o
+	}
+	silent := func(o Overview) bool {
+		return slices.ContainsFunc(o.Concerns, func(c Concern) bool { return strings.Contains(c.What, "heartbeat") })
+	}
+	if o := look(time.Minute, 100); silent(o) || o.Scopes[0].Holding != nil {
+		t.Errorf("an answer of a minute ago is believed: %+v", o.Scopes[0].Holding)
+	}
+	if o := look(time.Second, 100); silent(o) || o.Scopes[0].Holding == nil {
+		t.Error("an answer of a second ago is not believed")
+	}
+	if !silent(look(time.Second, 6000)) {
+		t.Error("nobody says that the holder is silent")
+	}
+}

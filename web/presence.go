@@ -21,6 +21,8 @@ const (
 	presencePace   = time.Second
 	presenceIdle   = 10 * time.Second
 	presenceWithin = 3 * time.Second
+	// presenceStale is how old an answer may be before it says nothing of now.
+	presenceStale = 2*presencePace + presenceWithin
 	// silentAfter is how old a heartbeat may be before it is a concern.
 	silentAfter = 5 * time.Second
 )
@@ -50,10 +52,10 @@ func (p *presence) into(o *Overview) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.looked = time.Now()
-	if p.taken.IsZero() {
-		return
-	}
 	since := time.Since(p.taken)
+	if since > presenceStale {
+		return // nobody looked for a while: it is asked again, and known in a second
+	}
 	o.Link = p.last.Link
 	if o.Link != "" {
 		o.Concerns = append([]Concern{{Level: levelHigh, What: o.Link, Do: "see whether NATS runs: leasesvc doctor"}}, o.Concerns...)

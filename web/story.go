@@ -5,9 +5,10 @@ import (
 
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/leasecore"
+	"github.com/leasesvc/leasesvc/story"
 )
 
-// Line is one step of a name's story.
+// Line is one step of a name's story, as explain tells it.
 type Line struct {
 	Seq   uint64 `json:"seq"`
 	At    int64  `json:"at"`
@@ -30,57 +31,40 @@ type Step struct {
 // sentence says one event.
 func sentence(e *events.Event) string { return events.Sentence(e) }
 
-// tell tells the events of a name, in the order of the log, what repeats once.
-func tell(log []events.Event) []Line {
-	lines := []Line{}
+// tell tells the life of a name from its events and its scope's.
+func tell(name string, log []events.Event) []Line {
+	life := story.NewLife(name)
 	for i := range log {
-		e := &log[i]
-		l := Line{Seq: e.Seq, At: e.Time.UnixMilli(), Lease: e.Lease, Type: string(e.Type()), Says: sentence(e), Times: 1}
-		if e.Actor.Claimed || e.Actor.Key != "" {
-			l.Actor = e.Actor.Name
+		life.See(&log[i])
+	}
+	all, _ := life.Lines()
+	lines := make([]Line, 0, len(all))
+	for _, l := range all {
+		line := Line{Seq: l.Seq, At: l.Time.UnixMilli(), Lease: l.Lease, Type: string(l.Type), Says: l.Says, Times: l.Times, Actor: l.Actor}
+		if l.Times > 1 {
+			line.Until = l.Until.UnixMilli()
 		}
-		if n := len(lines); n > 0 && repeats(&lines[n-1], &l) {
-			last := &lines[n-1]
-			last.Times, last.Until, last.Says = last.Times+1, l.At, l.Says
-			continue
-		}
-		lines = append(lines, l)
+		lines = append(lines, line)
 	}
 	return lines
 }
 
-func repeats(last, next *Line) bool {
-	switch events.Type(next.Type) {
-	case events.TypeRenewed, events.TypeRenewFailed, events.TypeRevokeFailed, events.TypeOpened:
-		return last.Type == next.Type && last.Lease == next.Lease && last.Actor == next.Actor
-	default:
-		return false
-	}
-}
-
-// next gives what comes next for a name at a moment.
+// next gives what comes next for a name at a moment: what it does in a few words,
+// then each step.
 func next(s *leasecore.State, name string, now time.Time) []Step {
-	n := s.Name(name)
-	if n == nil {
-		return []Step{}
+	steps := []Step{}
+	if s.Name(name) == nil {
+		return steps
 	}
-	steps := []Step{{Says: s.Story(name, now)}}
-	if p := n.Pending; p != nil && p.At.After(now) {
-		steps = append(steps, Step{At: p.At.UnixMilli(), Says: "a lease is asked for again"})
+	for _, n := range story.Next(s, name, now) {
+		step := Step{Says: n.Says}
+		if !n.At.IsZero() {
+			step.At = n.At.UnixMilli()
+		}
+		steps = append(steps, step)
 	}
-	for i := range n.Leases {
-		l := &n.Leases[i]
-		if l.State == leasecore.Active && n.Definition != nil {
-			if due, ok := l.RenewalDue(n.Definition.RenewAt); ok {
-				steps = append(steps, Step{At: due.UnixMilli(), Says: "the active lease is renewed, or a successor is asked for"})
-			}
-		}
-		if l.State == leasecore.Grace {
-			steps = append(steps, Step{At: l.RetireAt.UnixMilli(), Says: "the replaced lease is revoked at the latest"})
-		}
-		if end, ok := l.Expires(); ok && l.State != leasecore.Revoking && l.State != leasecore.Retired {
-			steps = append(steps, Step{At: end.UnixMilli(), Says: "the lease (" + l.State.String() + ") ends unless it is renewed or replaced"})
-		}
+	if len(steps) == 0 {
+		steps = append(steps, Step{Says: s.Story(name, now)})
 	}
 	return steps
 }

@@ -422,7 +422,7 @@ func (h *history) shadows(w Window, t *Timeline) {
 		if e.from > to || end >= 0 && end < w.From || len(t.Epochs) >= maxBands || end >= 0 && end-e.from < pixel && len(h.epochs) > maxBands {
 			continue
 		}
-		t.Epochs = append(t.Epochs, Epoch{Scope: h.scope, Epoch: e.epoch, Holder: e.holder, How: e.how, From: e.from - w.From, To: offset(end, to, w)})
+		t.Epochs = append(t.Epochs, Epoch{Scope: h.scope, Epoch: e.epoch, Holder: e.holder, How: e.how, From: e.from - w.From, To: offset(end, w)})
 	}
 	add := func(what, why string, from, end int64) {
 		if end == 0 {
@@ -431,7 +431,7 @@ func (h *history) shadows(w Window, t *Timeline) {
 		if from > to || end >= 0 && end < w.From || len(t.Outages) >= maxBands {
 			return
 		}
-		t.Outages = append(t.Outages, Shadow{Scope: h.scope, What: what, Why: why, From: from - w.From, To: offset(end, to, w)})
+		t.Outages = append(t.Outages, Shadow{Scope: h.scope, What: what, Why: why, From: from - w.From, To: offset(end, w)})
 	}
 	for _, o := range h.outages {
 		add(o.what, o.why, o.from, o.end)
@@ -442,7 +442,7 @@ func (h *history) shadows(w Window, t *Timeline) {
 }
 
 // offset gives an end after the window's beginning; -1 where it was still open.
-func offset(end, to int64, w Window) int64 {
+func offset(end int64, w Window) int64 {
 	if end < 0 || end > w.At {
 		return -1
 	}
