@@ -16,7 +16,7 @@ import (
 
 // reads answers the reads of a scope, get and key, for as long as the process
 // lives: as the holder while a term of ours serves, else as a standby, when
-// nobody else does (docs/adr/0005). Every instance is sent every read, so that
+// nobody else does (docs/adr/0006). Every instance is sent every read, so that
 // none is lost to a subscription that comes or goes. A standby keeps a read back
 // until it has asked whether somebody serves the scope, and forgets it when
 // somebody does.

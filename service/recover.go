@@ -293,7 +293,7 @@ func (r *Recoverer) snapshotLost(ctx context.Context, log *journal.Log, scope st
 	}
 	all, err := r.snapshots.List(ctx)
 	if err != nil {
-		return nil
+		return nil //nolint:nilerr // snapshots that can't be read say nothing about the log
 	}
 	var lost *snapshot.LostError
 	if _, _, err := r.snapshots.Restore(ctx, log, scope, all[scope]); errors.As(err, &lost) {

@@ -19,7 +19,7 @@ import (
 	"github.com/leasesvc/leasesvc/service"
 )
 
-// Who answers reads, and what the answers may promise (docs/adr/0005).
+// Who answers reads, and what the answers may promise (docs/adr/0006).
 
 // asker asks for a name and repeats nothing.
 type asker struct {
