@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/leasesvc/leasesvc/epochkv"
@@ -127,8 +128,9 @@ func (s *Service) serveOn(ctx context.Context, l net.Listener) error {
 	s.opts.OnHTTP(scheme + "://" + l.Addr().String())
 	follower := web.NewFollower(s.journal, history, s.present, s.log)
 	following, stop := context.WithCancel(ctx)
-	followed, served := make(chan error, 1), make(chan error, 1)
-	go func() { followed <- follower.Run(following) }()
+	var followed sync.WaitGroup
+	followed.Go(func() { _ = follower.Run(following) }) // ends with following alone
+	served := make(chan error, 1)
 	go func() { served <- serve(l) }()
 	var err error
 	select {
@@ -140,11 +142,11 @@ func (s *Service) serveOn(ctx context.Context, l net.Listener) error {
 			_ = server.Close() // what is left is cut off; its error says no more
 		}
 		cancel()
-		<-served
+		err = <-served
 	}
 	handler.Close()
 	stop()
-	<-followed
+	followed.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	stopBrowser()
 	if code == 0 {
-		if err := goleak.Find(goleak.IgnoreTopFunction("internal/poll.runtime_pollWait")); err != nil {
+		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
