@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasesvc/leasesvc/epochkv"
 	"github.com/leasesvc/leasesvc/events"
 )
 
@@ -37,6 +39,7 @@ func (r *rig) prefill(scope string, n int, at func(i int) time.Time) {
 	r.t.Helper()
 	key = r.mac
 	w := r.place.writer(r.t, scope, 1)
+	r.giveBack(scope, 1)
 	must(r.t, w, []events.Event{{
 		ID: newID(), Scope: scope, Name: events.DefinitionsName, Epoch: 1, Time: began, Actor: oneActor,
 		Data: &events.Applied{Revision: 5, Digest: "prefilled"},
@@ -49,6 +52,24 @@ func (r *rig) prefill(scope string, n int, at func(i int) time.Time) {
 			must(r.t, w, evs)
 			evs = evs[:0]
 		}
+	}
+}
+
+// giveBack writes the cell of a scope whose epoch was given back: a log without
+// one is one that lost its bucket, and nobody leads it.
+func (r *rig) giveBack(scope string, epoch uint64) {
+	r.t.Helper()
+	st, err := r.place.js.CreateOrUpdateStream(background(r.t), epochkv.StreamConfig(epochkv.DefaultBucket, r.place.replicas))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	cell, err := json.Marshal(epochkv.ScopeCell{Product: "leasesvc", Holder: holder, Incarnation: holder, Released: true, Epoch: epoch, ClaimedAt: began})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ack, err := r.place.js.Publish(background(r.t), "$KV."+epochkv.DefaultBucket+".scope."+scope, cell)
+	if err != nil || ack.Sequence < epoch {
+		r.t.Fatalf("the cell of %s in %s: %v, %v", scope, st.CachedInfo().Config.Name, ack, err)
 	}
 }
 
