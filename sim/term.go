@@ -172,6 +172,7 @@ func (t *instance) commit(batch []request) {
 // number's are there already, or there is no such lease to adopt.
 func (t *instance) adoption(r *request) bool {
 	g, c := r.adopts, r.command.(leasecore.Adopt)
+	before := c.Lease // of a batch that is decided again
 	c.Lease = t.p.State().LastLease + 1
 	n := t.p.State().Name(c.Name)
 	if n == nil || n.Definition == nil {
@@ -180,7 +181,7 @@ func (t *instance) adoption(r *request) bool {
 	if g.vault == "" {
 		g.vault = n.Definition.Vault
 	}
-	if there, taken := t.w.store[c.Lease]; taken && there != g.secret || t.w.purged[c.Lease] || !g.alive(t.w.now) {
+	if there, taken := t.w.store[c.Lease]; taken && (before != c.Lease || there != g.secret) || t.w.purged[c.Lease] || !g.alive(t.w.now) {
 		c.Lease = 0
 		r.command = c
 		return false
