@@ -158,14 +158,11 @@ func (s *Service) Run(ctx context.Context) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer s.close()
-	if err := s.open(ctx); err != nil {
+	if err := s.begin(ctx); err != nil {
+		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+			return nil // stopped before it had begun
+		}
 		return err
-	}
-	if err := s.awaitExamined(ctx); err != nil {
-		return err
-	}
-	if err := s.cells.StartHolder(ctx); err != nil {
-		return fmt.Errorf("starting to hold: %w", err)
 	}
 	hints, err := s.cells.Hints(base)
 	if err != nil {
@@ -219,6 +216,20 @@ func (s *Service) Run(ctx context.Context) error {
 		err = nil
 	}
 	return err
+}
+
+// begin brings the instance to where it holds.
+func (s *Service) begin(ctx context.Context) error {
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	if err := s.awaitExamined(ctx); err != nil {
+		return err
+	}
+	if err := s.cells.StartHolder(ctx); err != nil {
+		return fmt.Errorf("starting to hold: %w", err)
+	}
+	return nil
 }
 
 // open connects and opens everything, in the order in which one needs the
