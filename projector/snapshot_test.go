@@ -2,12 +2,15 @@ package projector_test
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/leasecore"
+	"github.com/leasesvc/leasesvc/projector"
 	"github.com/leasesvc/leasesvc/snapshot"
 )
 
@@ -59,4 +62,43 @@ func everyField(t *rapid.T, s *leasecore.State) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// TestUnsavedCountsWhatASnapshotLacks: what was looked at since, folded or not,
+// read from the log or written by ourselves.
+func TestUnsavedCountsWhatASnapshotLacks(t *testing.T) {
+	opened := func(seq uint64) *events.Event {
+		return &events.Event{
+			ID: "01", Seq: seq, Scope: "prod", Name: events.EpochName, Epoch: seq, Time: time.Unix(0, 0).UTC(),
+			Data: &events.Opened{Holder: "a", How: events.HowFresh},
+		}
+	}
+	p := projector.Resume(leasecore.NewState("prod"), events.NewChain(nil), 6, 3)
+	if n, _ := p.Skipped(); n != 3 || p.LastSeq() != 6 || p.Unsaved() != 0 {
+		t.Fatalf("%d skipped, at %d, %d unsaved", n, p.LastSeq(), p.Unsaved())
+	}
+	if err := p.Adopt(opened(7)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Apply(8, []byte("what somebody else wrote")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Apply(8, []byte("once more")); err != nil || p.Unsaved() != 2 {
+		t.Fatalf("%d unsaved, %v", p.Unsaved(), err)
+	}
+	if p.Saved(); p.Unsaved() != 0 {
+		t.Fatalf("%d unsaved after a snapshot", p.Unsaved())
+	}
+}
+
+// TestRefuseStandsStill: a projection of a log that is known to be wrong.
+func TestRefuseStandsStill(t *testing.T) {
+	why := errors.New("the log is lost")
+	p := projector.Refuse("prod", macKey, why)
+	if !errors.Is(p.Stopped(), why) || p.State().Scope != "prod" {
+		t.Fatalf("%v", p.Stopped())
+	}
+	if e, err := p.Apply(1, []byte("{}")); e != nil || !errors.Is(err, why) {
+		t.Fatalf("%v, %v", e, err)
+	}
 }
