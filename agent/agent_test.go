@@ -84,7 +84,9 @@ test -e `+r.path("fine")+` || cmp -s "$LEASESVC_FILE" `+r.path("first")+`
 	r.await("the other target", func() bool { return r.seen("other.json") != other })
 	r.write("fine", "")
 	r.await("the end of the wait", func() bool { _, err := r.api().Rotate(t.Context(), "prod", "db"); return err == nil })
-	r.await("a later attempt", func() bool { return r.seen("out.json") != first })
+	r.await("a later attempt", func() bool {
+		return r.seen("out.json") != first && len(r.events(events.TypeInstalled, "db")) == 2
+	})
 	r.noSecretsShow(first, r.seen("out.json"), other)
 }
 

@@ -101,6 +101,7 @@ scopes:
   prod: {definitions: definitions.yaml}
 insecure_consumers: true
 heartbeat: 100ms
+shutdown_timeout: 45s # longer than any hand-over that a test leaves behind
 %s`, r.nats.URL(), r.vault.URL(), r.vault.RootToken().Reveal(), strings.Join(more, "")))
 	if err != nil {
 		t.Fatal(err)
