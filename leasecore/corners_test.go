@@ -283,3 +283,17 @@ func TestL42_ARefusedUpdateIsRecorded(t *testing.T) {
 		t.Errorf("%+v", evs[0])
 	}
 }
+
+// TestPromisesOfTheHolderBeforeCountFromWhenWeKnewOurEpochOpen: an append of its
+// may have landed between the time that the opening was stamped with and then.
+func TestPromisesOfTheHolderBeforeCountFromWhenWeKnewOurEpochOpen(t *testing.T) {
+	w := underway(t, goodFor(5))
+	w.rotate()
+	w.offer(2)
+	w.now = w.now.Add(3 * time.Second)
+	w.open(w.state.Epoch+10, "b")
+	w.state.Took(w.now.Add(2 * time.Second))
+	if d := retiredAfter(t, w); d != 7*time.Second {
+		t.Errorf("retired after %s", d)
+	}
+}
