@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,13 +88,14 @@ func TestASubscriptionMissesNothing(t *testing.T) {
 		}
 	}()
 	type result struct{ missing, twice, last int }
-	read := func(sub *redislease.Subscription, results chan<- result) {
+	read := func(sub *redislease.Subscription, at *atomic.Int64, results chan<- result) {
 		seen := map[int]int{}
 		last := -1
 		for m := range sub.Channel() {
 			if n, err := strconv.Atoi(m.Payload); err == nil {
 				seen[n]++
 				last = max(last, n)
+				at.Store(int64(last))
 			}
 		}
 		var r result
@@ -109,8 +111,9 @@ func TestASubscriptionMissesNothing(t *testing.T) {
 		results <- r
 	}
 	results := make(chan result, 2)
-	go read(sub, results)
-	go read(pattern, results)
+	var subAt, patternAt atomic.Int64
+	go read(sub, &subAt, results)
+	go read(pattern, &patternAt, results)
 	for range 10 {
 		next := s.account()
 		if _, err := s.holder.Rotate(within(t, 60*time.Second), "cache", next, 30*time.Second); err != nil {
@@ -121,8 +124,10 @@ func TestASubscriptionMissesNothing(t *testing.T) {
 	}
 	close(stop)
 	count := <-published
-	// The last is there when the connection has brought it.
-	time.Sleep(200 * time.Millisecond)
+	// The last is there when the connections have brought it.
+	for limit := time.Now().Add(30 * time.Second); min(subAt.Load(), patternAt.Load()) < int64(count-1) && time.Now().Before(limit); {
+		time.Sleep(5 * time.Millisecond)
+	}
 	sub.Close()
 	pattern.Close()
 	for range 2 {
