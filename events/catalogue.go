@@ -147,8 +147,9 @@ type Acquired struct {
 // GuardExtended says that the guard lives on; only from here on may the lease
 // be handed over.
 type GuardExtended struct {
-	Granted Seconds   `json:"granted_s"`
-	SentAt  time.Time `json:"sent_at"`
+	Granted  Seconds   `json:"granted_s"`
+	SentAt   time.Time `json:"sent_at"`
+	Warnings []string  `json:"warnings,omitempty"`
 }
 
 // Retry is what a failure plans: the how-manieth attempt failed, and when the

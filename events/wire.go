@@ -53,6 +53,7 @@ func (d *Acquired) fields(f fields) {
 func (d *GuardExtended) fields(f fields) {
 	f.seconds(`"granted_s":`, &d.Granted, false)
 	f.moment(`"sent_at":`, &d.SentAt)
+	f.texts(`"warnings":`, &d.Warnings, true)
 }
 
 func (d *Retry) fields(f fields) {

@@ -65,11 +65,12 @@ type AcquireDone struct {
 
 // ExtendDone is the outcome of extending a guard.
 type ExtendDone struct {
-	Name    string
-	Lease   uint64
-	Granted events.Seconds
-	SentAt  time.Time
-	Err     *Failed
+	Name     string
+	Lease    uint64
+	Granted  events.Seconds
+	SentAt   time.Time
+	Warnings []string // Vault's
+	Err      *Failed
 }
 
 // VerifyDone is the outcome of a verifier.

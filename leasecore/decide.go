@@ -297,7 +297,7 @@ func (w *decision) extendDone(c ExtendDone) error {
 	}
 	switch {
 	case c.Err == nil:
-		w.emit(c.Name, c.Lease, &events.GuardExtended{Granted: c.Granted, SentAt: c.SentAt})
+		w.emit(c.Name, c.Lease, &events.GuardExtended{Granted: c.Granted, SentAt: c.SentAt, Warnings: c.Warnings})
 	case c.Err.Gone:
 		w.emit(c.Name, c.Lease, &events.Expired{By: events.ExpiredByVault, Retry: retryAfter(n.attempts(), w.at.Now, c.Err.RetryAfter)})
 	default:

@@ -59,12 +59,12 @@ func TestC15_LeaseDurationInEveryFormOnTheWholePath(t *testing.T) {
 	}
 }
 
-// TestWarningsOfVaultAreSaid: those of a grant, of its guard and of a renewal are
-// in the event and in the log.
+// TestWarningsOfVaultAreSaid: those of a grant, of its guard, of the guard's
+// extension and of a renewal are in the event and in the log.
 func TestWarningsOfVaultAreSaid(t *testing.T) {
 	t.Parallel()
 	r := newCaseRig(t, "1h", "2h")
-	for path, warning := range map[string]string{"database/creds/app": "about the grant", "auth/token/create/leasesvc": "of the guard", "sys/leases/renew": "about the renewal"} {
+	for path, warning := range map[string]string{"database/creds/app": "about the grant", "auth/token/create/leasesvc": "of the guard", "auth/token/renew-accessor": "of its extension", "sys/leases/renew": "about the renewal"} {
 		r.vault.Inject(devvault.Fault{Path: path, Set: map[string]any{"warnings": []string{warning, `password="pg-pass-7"`}}})
 	}
 	r.definitions(1, definition("app", ", renew_at: 0.0003"))
@@ -72,10 +72,12 @@ func TestWarningsOfVaultAreSaid(t *testing.T) {
 	r.await("a renewal", func() bool { return r.count(events.TypeRenewed) >= 1 })
 	acquired := strings.Join(data[*events.Acquired](t, r.events(events.TypeAcquired)[0]).Warnings, "; ")
 	renewed := strings.Join(data[*events.Renewed](t, r.events(events.TypeRenewed)[0]).Warnings, "; ")
-	if !strings.Contains(acquired, "about the grant") || !strings.Contains(acquired, "about the guard: of the guard") || !strings.Contains(renewed, "about the renewal") {
-		t.Errorf("acquired with %q, renewed with %q", acquired, renewed)
+	extended := strings.Join(data[*events.GuardExtended](t, r.events(events.TypeGuardExtended)[0]).Warnings, "; ")
+	if !strings.Contains(acquired, "about the grant") || !strings.Contains(acquired, "about the guard: of the guard") || !strings.Contains(extended, "of its extension") ||
+		!strings.Contains(renewed, "about the renewal") || !strings.Contains(renewed, "about the guard: of its extension") {
+		t.Errorf("acquired with %q, extended with %q, renewed with %q", acquired, extended, renewed)
 	}
-	for _, warning := range []string{"about the grant", "of the guard", "about the renewal"} {
+	for _, warning := range []string{"about the grant", "of the guard", "of its extension", "about the renewal"} {
 		said := false
 		for line := range strings.Lines(r.out.String()) {
 			said = said || strings.Contains(line, "msg=vault-warning") && strings.Contains(line, warning)

@@ -20,6 +20,8 @@ type Got struct {
 	// GoodFor is how long the caller may rely on it before it asks again,
 	// ExpiresIn what is left of the lease; 0: it does not expire.
 	GoodFor, ExpiresIn time.Duration
+
+	view *view
 }
 
 // Get gives the committed credential of a name that this instance leads, for
@@ -62,7 +64,7 @@ func (sc *scope) gotOf(ctx context.Context, from *views, name string, v *view, c
 	if err != nil {
 		return Got{}, err
 	}
-	got := Got{Values: values, Epoch: v.epoch, N: v.n, Lease: v.lease, Public: v.public, GoodFor: promise, ExpiresIn: v.expiresIn(now)}
+	got := Got{Values: values, Epoch: v.epoch, N: v.n, Lease: v.lease, Public: v.public, GoodFor: promise, ExpiresIn: v.expiresIn(now), view: v}
 	if got.ExpiresIn > 0 {
 		got.GoodFor = min(got.GoodFor, got.ExpiresIn)
 	}
@@ -86,7 +88,7 @@ func (sc *scope) open(ctx context.Context, from *views, name string, v *view) (w
 	v.values.Store(&values)
 	if let := from.opened.add(name); let != "" && let != name {
 		if v := from.get(let); v != nil {
-			v.values.Store(nil)
+			v.letGo()
 		}
 	}
 	return values, nil

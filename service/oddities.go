@@ -19,6 +19,8 @@ func tellOddity(log *slog.Logger, e *events.Event) {
 		suspect, warnings = d.Suspect, d.Warnings
 	case *events.Renewed:
 		suspect, warnings = d.Suspect, d.Warnings
+	case *events.GuardExtended:
+		warnings = withGuards(nil, d.Warnings)
 	}
 	if suspect != "" {
 		log.Warn("lease-duration-suspect", "seq", e.Seq, "name", e.Name, "lease", e.Lease, "says", suspect)
@@ -26,6 +28,14 @@ func tellOddity(log *slog.Logger, e *events.Event) {
 	if len(warnings) > 0 {
 		log.Warn("vault-warning", "seq", e.Seq, "name", e.Name, "lease", e.Lease, "says", strings.Join(warnings, "; "))
 	}
+}
+
+// withGuards adds Vault's warnings about a guard to those about its lease.
+func withGuards(warnings, guards []string) []string {
+	for _, w := range guards {
+		warnings = append(warnings, "about the guard: "+w)
+	}
+	return warnings
 }
 
 // oddity is what was odd about an answer as one text; empty: nothing was.

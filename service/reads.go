@@ -51,7 +51,9 @@ type read struct {
 }
 
 func (m read) op() wire.Operation {
-	return wire.Operation(strings.SplitN(m.Subject, ".", 3)[1])
+	_, op, _ := strings.Cut(m.Subject, ".")
+	op, _, _ = strings.Cut(op, ".")
+	return wire.Operation(op)
 }
 
 func (m read) name() string { return m.Subject[strings.LastIndexByte(m.Subject, '.')+1:] }
@@ -225,17 +227,29 @@ func (sc *scope) sealed(m read, have Got) ([]byte, error) {
 	if err != nil {
 		return nil, wire.Refusal{Code: wire.CodeMalformed, Message: err.Error()}
 	}
+	goodFor := wire.SecondsOf(have.GoodFor)
+	var expiresIn *wire.Seconds
+	if have.ExpiresIn > 0 {
+		in := wire.SecondsOf(have.ExpiresIn)
+		expiresIn = &in
+	}
+	if len(ask.Keys) == 0 {
+		form, err := have.view.formOf(sc.name, m.name(), have)
+		if err != nil {
+			return nil, err
+		}
+		body, err := form.Fill(ask.Nonce, goodFor, expiresIn)
+		if err != nil {
+			return nil, err
+		}
+		return sc.svc.keys.Seal(ask.XKey, body)
+	}
 	values, err := pick(have.Values, ask.Keys)
 	if err != nil {
 		return nil, err
 	}
-	got := wire.Got{
+	return sc.svc.keys.SealBody(ask.XKey, wire.Got{
 		Scope: sc.name, Name: m.name(), Nonce: ask.Nonce, Epoch: have.Epoch, N: have.N, Lease: have.Lease, Values: values, Public: have.Public,
-		GoodFor: wire.SecondsOf(have.GoodFor),
-	}
-	if have.ExpiresIn > 0 {
-		in := wire.SecondsOf(have.ExpiresIn)
-		got.ExpiresIn = &in
-	}
-	return sc.svc.keys.SealBody(ask.XKey, got)
+		GoodFor: goodFor, ExpiresIn: expiresIn,
+	})
 }

@@ -302,8 +302,8 @@ func acquired(t *testing.T, client *vault.Client, path string, opts vault.ReadOp
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
-	if granted, err := client.ExtendGuard(ctx, guard.Accessor, 2*time.Hour); err != nil || granted != 2*time.Hour {
-		t.Errorf("%s: the guard was extended by %s, %v", path, granted, err)
+	if extension, err := client.ExtendGuard(ctx, guard.Accessor, 2*time.Hour); err != nil || extension.TTL != 2*time.Hour {
+		t.Errorf("%s: the guard was extended by %s, %v", path, extension.TTL, err)
 	}
 	if grant.LeaseID != "" {
 		if r, err := client.RenewLease(ctx, grant.LeaseID, time.Hour); err != nil || r.TTL.IsZero() {

@@ -197,9 +197,7 @@ func (j *job) seal(ctx context.Context, g vault.Grant, guard *vault.Guard) (*eve
 	a.Fingerprint, a.RereadIn = j.svc.fingerprint(g.Lasting()), rereadIn(j.definition, g)
 	if guard != nil && g.LeaseID != "" {
 		a.Guard, a.GuardTTL = guard.Accessor, exact(guard.TTL)
-		for _, w := range guard.Warnings {
-			a.Warnings = append(a.Warnings, "about the guard: "+w)
-		}
+		a.Warnings = withGuards(a.Warnings, guard.Warnings)
 	}
 	if len(g.Data) > maxValues {
 		return nil, fmt.Errorf("the values have %d bytes, and %d can be kept and handed out: keep what is that big elsewhere, and the key to it here", len(g.Data), maxValues)
@@ -271,10 +269,10 @@ func (j *job) extend(ctx context.Context) (request, bool) {
 	done := leasecore.ExtendDone{Name: j.effect.Name, Lease: j.lease.No, SentAt: j.svc.clock.Now()}
 	v, err := j.vault()
 	if err == nil {
-		var granted time.Duration
-		granted, err = v.client.ExtendGuard(ctx, j.lease.Guard, j.guardLife())
+		var extension vault.Extension
+		extension, err = v.client.ExtendGuard(ctx, j.lease.Guard, j.guardLife())
 		failpoint.Hit(failpoint.Extended)
-		done.Granted = events.FromDuration(granted)
+		done.Granted, done.Warnings = events.FromDuration(extension.TTL), extension.Warnings
 	}
 	if err != nil {
 		done.Err = failed(err)
@@ -308,11 +306,12 @@ func (j *job) renewBoth(ctx context.Context, v *vaultConn) (renewed *events.Rene
 		v.renewedUnguarded(j.lease.LeaseID, end.Sub(j.svc.clock.Now()), r, out)
 		return out, isNew, nil
 	}
-	granted, err := v.client.ExtendGuard(ctx, j.lease.Guard, j.guardLife())
+	extension, err := v.client.ExtendGuard(ctx, j.lease.Guard, j.guardLife())
 	if err != nil {
 		return nil, false, err
 	}
-	out.GuardTTL = events.FromDuration(granted)
+	out.GuardTTL = events.FromDuration(extension.TTL)
+	out.Warnings = withGuards(out.Warnings, extension.Warnings)
 	return out, isNew, nil
 }
 

@@ -21,6 +21,7 @@ type view struct {
 	public     string
 	state      string // why there is none, for people
 	values     atomic.Pointer[wire.Values]
+	form       atomic.Pointer[wire.GotForm] // of the answers, once somebody has asked over NATS
 }
 
 // views are the views of a scope by name; readers take no lock that the
@@ -98,6 +99,26 @@ func (v *views) inherit(from *views) {
 }
 
 func (v *views) clear() { v.byName.Clear() }
+
+// formOf gives the form of the answers to gets of the whole credential.
+func (w *view) formOf(scope, name string, have Got) (*wire.GotForm, error) {
+	if form := w.form.Load(); form != nil {
+		return form, nil
+	}
+	form, err := wire.NewGotForm(wire.Got{
+		Scope: scope, Name: name, Epoch: have.Epoch, N: have.N, Lease: have.Lease, Values: have.Values, Public: have.Public,
+	})
+	if err == nil && w.values.Load() != nil { // else they were let go of
+		w.form.Store(form)
+	}
+	return form, err
+}
+
+// letGo gives up what is held open.
+func (w *view) letGo() {
+	w.values.Store(nil)
+	w.form.Store(nil)
+}
 
 // committed tells whether there is a lease to hand out; also of no view.
 func (w *view) committed() bool { return w != nil && w.lease != 0 }

@@ -110,33 +110,42 @@ func (g tokenGrant) unfit() string {
 	return ""
 }
 
+// Extension is what the extension of a guard came to.
+type Extension struct {
+	// TTL is what was granted, from now.
+	TTL time.Duration
+	// Warnings are the server's, about what was asked for and not given.
+	Warnings []string
+}
+
 // ExtendGuard gives the guard with that accessor increment more to live, from
 // now, and returns what was granted, which may be less: a role with a period or
 // an explicit max TTL does not extend as asked. It may be repeated.
 //
 // Errors: [Error]; KindNotFound when the guard is gone, and its lease with it.
-func (c *Client) ExtendGuard(ctx context.Context, accessor string, increment time.Duration) (time.Duration, error) {
+func (c *Client) ExtendGuard(ctx context.Context, accessor string, increment time.Duration) (Extension, error) {
 	const op, path = "extend guard", "auth/token/renew-accessor"
 	if accessor == "" {
-		return 0, c.invalid(op, path, ErrEmptyAccessor)
+		return Extension{}, c.invalid(op, path, ErrEmptyAccessor)
 	}
 	if increment <= 0 {
-		return 0, c.invalid(op, path, fmt.Errorf("increment %s is not positive", increment))
+		return Extension{}, c.invalid(op, path, fmt.Errorf("increment %s is not positive", increment))
 	}
 	rq := request{op: op, method: http.MethodPost, path: path, token: c.ownToken(), own: true,
 		body: map[string]any{"accessor": accessor, "increment": wholeSeconds(increment)}}
 	a, err := c.call(ctx, rq)
 	if err != nil {
-		return 0, accessorGone(err)
+		return Extension{}, accessorGone(err)
 	}
 	granted, err := a.tokenGrant(rq.token)
 	if err != nil {
-		return 0, c.unusable(rq, a, err)
+		return Extension{}, c.unusable(rq, a, err)
 	}
 	if granted.ttl.IsZero() {
-		return 0, c.unusable(rq, a, errors.New(join("the extension grants no time", granted.suspect)))
+		return Extension{}, c.unusable(rq, a, errors.New(join("the extension grants no time", granted.suspect)))
 	}
-	return granted.ttl.Std(), nil
+	c.odd("", granted.warnings)
+	return Extension{TTL: granted.ttl.Std(), Warnings: granted.warnings}, nil
 }
 
 // LookupGuard tells what is left of the guard with that accessor.

@@ -38,7 +38,8 @@ func (c *Client) CheckGuard(ctx context.Context, extend time.Duration) (check Gu
 	if check.Info, err = c.LookupGuard(ctx, g.Accessor); err != nil {
 		return check, err
 	}
-	if check.Extended, err = c.ExtendGuard(ctx, g.Accessor, extend); err != nil {
+	extension, err := c.ExtendGuard(ctx, g.Accessor, extend)
+	if check.Extended = extension.TTL; err != nil {
 		return check, err
 	}
 	fault := func(is bool, format string, args ...any) {

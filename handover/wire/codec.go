@@ -65,6 +65,12 @@ func Decode[M Body](data []byte) (M, error) {
 	if len(data) > MaxBytes {
 		return zero, fmt.Errorf("decoding %s: %w", typ, ErrTooLarge)
 	}
+	if s, ok := any(&m).(scanner); ok && s.scan(data) {
+		if err := m.check(); err != nil {
+			return zero, fmt.Errorf("decoding %s: %w", typ, err)
+		}
+		return m, nil
+	}
 	var head struct {
 		V    int    `json:"v"`
 		Type string `json:"type"`

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -27,12 +26,20 @@ func SecondsOf(d time.Duration) Seconds { return min(max(Seconds(d), 0), MaxSeco
 func (s Seconds) Duration() time.Duration { return time.Duration(s) }
 
 // String gives s in decimal seconds, without trailing zeros.
-func (s Seconds) String() string {
+func (s Seconds) String() string { return string(s.appendTo(nil)) }
+
+func (s Seconds) appendTo(b []byte) []byte {
 	whole, frac := int64(s)/int64(time.Second), int64(s)%int64(time.Second)
+	b = strconv.AppendInt(b, whole, 10)
 	if frac == 0 {
-		return strconv.FormatInt(whole, 10)
+		return b
 	}
-	return strings.TrimRight(fmt.Sprintf("%d.%09d", whole, frac), "0")
+	b = append(b, '.')
+	for unit := int64(time.Second / 10); frac > 0; unit /= 10 {
+		b = append(b, '0'+byte(frac/unit))
+		frac %= unit
+	}
+	return b
 }
 
 // MarshalJSON implements json.Marshaler.

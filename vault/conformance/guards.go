@@ -37,12 +37,12 @@ func testGuards(t *testing.T, a *admin) {
 	t.Run("extended by its accessor lives on", func(t *testing.T) {
 		got := a.acquire(t, c, "app", 2*time.Second)
 		end := got.guard.SentAt.Add(got.guard.TTL.Std())
-		granted, err := c.ExtendGuard(t.Context(), got.guard.Accessor, time.Hour)
+		extension, err := c.ExtendGuard(t.Context(), got.guard.Accessor, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if granted != time.Hour {
-			t.Errorf("extended by an hour, granted %s", granted)
+		if extension.TTL != time.Hour {
+			t.Errorf("extended by an hour, granted %s", extension.TTL)
 		}
 		until(t, end.Add(1500*time.Millisecond), "the account of an extended guard lives", func() bool { return a.exists(t, got.user) })
 		info, err := c.LookupGuard(t.Context(), got.guard.Accessor)
@@ -69,8 +69,8 @@ func testGuards(t *testing.T, a *admin) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if granted, err := c.ExtendGuard(t.Context(), g.Accessor, 90*time.Second); err != nil || granted != 90*time.Second {
-			t.Errorf("granted %s, %v", granted, err)
+		if extension, err := c.ExtendGuard(t.Context(), g.Accessor, 90*time.Second); err != nil || extension.TTL != 90*time.Second {
+			t.Errorf("granted %s, %v", extension.TTL, err)
 		}
 		if _, err := c.RevokeGuard(t.Context(), g.Accessor); err != nil {
 			t.Error(err)
@@ -87,12 +87,12 @@ func testGuards(t *testing.T, a *admin) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			granted, err := limited.ExtendGuard(t.Context(), g.Accessor, time.Hour)
+			extension, err := limited.ExtendGuard(t.Context(), g.Accessor, time.Hour)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if granted > 4*time.Second {
-				t.Errorf("asked for an hour, granted %s, at most 4 s were to come", granted)
+			if extension.TTL > 4*time.Second {
+				t.Errorf("asked for an hour, granted %s, at most 4 s were to come", extension.TTL)
 			}
 			if _, err := limited.RevokeGuard(t.Context(), g.Accessor); err != nil {
 				t.Error(err)
