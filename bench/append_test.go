@@ -44,16 +44,23 @@ func renewals(scope string, n int) []events.Event {
 	return evs
 }
 
-func payloads(t *testing.T, evs []events.Event) [][]byte {
+// ready gives the same events of another scope as messages that need nothing more
+// but to be sent: as many subjects as ours, since the server looks at each subject
+// of a batch again for each of its messages.
+func ready(t *testing.T, evs []events.Event) []*nats.Msg {
 	t.Helper()
 	chain := events.NewChain(key)
-	out := make([][]byte, len(evs))
+	out := make([]*nats.Msg, len(evs))
 	for i := range evs {
-		var err error
-		if out[i], err = chain.Seal(&evs[i]); err != nil {
+		e := evs[i]
+		e.Scope += "-raw"
+		payload, err := chain.Seal(&e)
+		if err != nil {
 			t.Fatal(err)
 		}
+		out[i] = &nats.Msg{Subject: e.Subject(), Data: payload, Header: nats.Header{"Nats-Batch-Id": {""}, "Nats-Batch-Sequence": {strconv.Itoa(i + 1)}}}
 	}
+	out[len(out)-1].Header["Nats-Batch-Commit"] = []string{"1"}
 	return out
 }
 
@@ -61,7 +68,7 @@ func (p *place) appendOne(t *testing.T, tb *table, where string, always bool) {
 	const batch = 800 // what the service puts into one
 	w := p.writer(t, "one", 1)
 	evs := renewals("one", batch)
-	ready := payloads(t, evs)
+	byHand := ready(t, evs)
 	var ours, raw, single time.Duration
 	n, singles := 0, 0
 	until := time.Now().Add(sized(200*time.Millisecond, 4*time.Second, 6*time.Second))
@@ -70,11 +77,11 @@ func (p *place) appendOne(t *testing.T, tb *table, where string, always bool) {
 		must(t, w, evs)
 		ours += time.Since(begin)
 		begin = time.Now()
-		publish(t, p.nc, newID(), "one-raw", ready)
+		publish(t, p.nc, byHand)
 		raw += time.Since(begin)
 		begin = time.Now()
 		for range 20 {
-			publish(t, p.nc, "", "one-raw", ready[:1])
+			publishOne(t, p.nc, byHand[0])
 			singles++
 		}
 		single += time.Since(begin)
@@ -93,16 +100,12 @@ func (p *place) appendMany(t *testing.T, tb *table, where string) {
 	const batch = 100
 	count := sized(20, 100, 100)
 	rounds := sized(1, 3, 5)
-	type one struct {
-		name  string
-		ready [][]byte
-	}
-	all := make([]one, count)
+	all := make([][]*nats.Msg, count)
 	var appendAll []func()
 	for i := range all {
 		name := fmt.Sprintf("many-%03d", i)
 		w, evs := p.writer(t, name, 1), renewals(name, batch)
-		all[i] = one{name: name, ready: payloads(t, evs)}
+		all[i] = ready(t, evs)
 		appendAll = append(appendAll, func() { must(t, w, evs) })
 	}
 	var ours, raw time.Duration
@@ -122,7 +125,7 @@ func (p *place) appendMany(t *testing.T, tb *table, where string) {
 			wg.Go(func() {
 				slots <- struct{}{}
 				defer func() { <-slots }()
-				publish(t, p.nc, newID(), all[i].name+"-raw", all[i].ready)
+				publish(t, p.nc, all[i])
 			})
 		}
 		wg.Wait()
@@ -132,33 +135,36 @@ func (p *place) appendMany(t *testing.T, tb *table, where string) {
 	tb.beside(t, fmt.Sprintf("append, %d scopes, %s", count, where), "events/s", rate(n*batch*count, ours), rate(n*batch*count, raw), false, 0.7, how)
 }
 
-// publish stores payloads by hand: several as one atomic batch.
-func publish(t *testing.T, nc *nats.Conn, id, scope string, ready [][]byte) {
-	subject := events.Subject(scope, "app", events.TypeRenewed)
-	for i, payload := range ready {
-		m := &nats.Msg{Subject: subject, Data: payload}
-		if len(ready) > 1 {
-			m.Header = nats.Header{"Nats-Batch-Id": {id}, "Nats-Batch-Sequence": {strconv.Itoa(i + 1)}}
+// publish stores messages by hand as one atomic batch.
+func publish(t *testing.T, nc *nats.Conn, batch []*nats.Msg) {
+	id := newID()
+	last := len(batch) - 1
+	for i, m := range batch {
+		m.Header["Nats-Batch-Id"][0] = id
+		if i == last {
+			break
 		}
-		if i < len(ready)-1 {
-			if err := nc.PublishMsg(m); err != nil {
-				t.Error(err)
-				return
-			}
-			continue
-		}
-		if len(ready) > 1 {
-			m.Header["Nats-Batch-Commit"] = []string{"1"}
-		}
-		r, err := nc.RequestMsg(m, 30*time.Second)
-		if err != nil {
+		if err := nc.PublishMsg(m); err != nil {
 			t.Error(err)
 			return
 		}
-		var ack jetstream.PubAck
-		if err := json.Unmarshal(r.Data, &ack); err != nil || ack.Sequence == 0 {
-			t.Error(string(r.Data), err)
-			return
-		}
+	}
+	acknowledged(t, nc, batch[last])
+}
+
+// publishOne stores one message by hand, not in a batch.
+func publishOne(t *testing.T, nc *nats.Conn, m *nats.Msg) {
+	acknowledged(t, nc, &nats.Msg{Subject: m.Subject, Data: m.Data})
+}
+
+func acknowledged(t *testing.T, nc *nats.Conn, m *nats.Msg) {
+	r, err := nc.RequestMsg(m, 30*time.Second)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	var ack jetstream.PubAck
+	if err := json.Unmarshal(r.Data, &ack); err != nil || ack.Sequence == 0 {
+		t.Error(string(r.Data), err)
 	}
 }
