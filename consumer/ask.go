@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nkeys"
 
 	"github.com/leasesvc/leasesvc/handover/wire"
 )
@@ -95,9 +94,9 @@ func sentinel(code wire.Code) error {
 	}
 }
 
-// open opens and decodes what the service key sealed to pair.
-func open[M wire.Body](pair nkeys.KeyPair, serviceKey string, data []byte) (M, error) {
-	plain, err := wire.Open(pair, serviceKey, data)
+// open decodes what the service key sealed, once opened has opened it.
+func open[M wire.Body](opened func(from string, sealed []byte) ([]byte, error), serviceKey string, data []byte) (M, error) {
+	plain, err := opened(serviceKey, data)
 	if err != nil {
 		var zero M
 		return zero, err

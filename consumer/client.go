@@ -91,8 +91,8 @@ type Client struct {
 	// signer is nil in an insecure client without a seed.
 	signer    nkeys.KeyPair
 	signerKey string
-	// xpair is what answers to Get are sealed to.
-	xpair  nkeys.KeyPair
+	// box opens the answers to Get, which are sealed to xkey.
+	box    *wire.Box
 	xkey   string
 	trust  trust
 	latest latest
@@ -179,10 +179,14 @@ func (c *Client) readKeys() (err error) {
 		return errors.New("the service key is not a public curve key (X...)")
 	}
 	c.trust.pinned = c.opts.ServiceKey
-	if c.xpair, err = nkeys.CreateCurveKeys(); err != nil {
+	pair, err := nkeys.CreateCurveKeys()
+	if err != nil {
 		return fmt.Errorf("making a curve key: %w", err)
 	}
-	c.xkey, err = c.xpair.PublicKey()
+	if c.xkey, err = pair.PublicKey(); err != nil {
+		return err
+	}
+	c.box, err = wire.NewBox(pair)
 	return err
 }
 

@@ -125,7 +125,7 @@ func (c *Client) documentOnce(ctx context.Context, name string, partial bool) (D
 	asked := time.Now() // what is left counts from before the request was sent
 	var got wire.Document
 	err = c.ask(ctx, request, func(data []byte) (err error) {
-		got, err = open[wire.Document](c.xpair, serviceKey, data)
+		got, err = open[wire.Document](c.box.Open, serviceKey, data)
 		if err == nil && (got.Nonce != nonce || got.Scope != c.opts.Scope || got.Name != name) {
 			err = errors.New("an answer to something else")
 		}

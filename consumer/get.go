@@ -70,7 +70,7 @@ func (c *Client) getOnce(ctx context.Context, name string, keys []string) (Crede
 	asked := time.Now() // what is left counts from before the request was sent
 	var got wire.Got
 	err = c.ask(ctx, request, func(data []byte) (err error) {
-		got, err = open[wire.Got](c.xpair, serviceKey, data)
+		got, err = open[wire.Got](c.box.Open, serviceKey, data)
 		if err == nil && (got.Nonce != nonce || got.Scope != c.opts.Scope || got.Name != name) {
 			err = errors.New("an answer to something else")
 		}

@@ -43,3 +43,8 @@ func (i *incarnation) close() {
 	_ = i.sub.Unsubscribe()
 	i.pair.Wipe()
 }
+
+// open opens what was sealed to this incarnation.
+func (i *incarnation) open(from string, sealed []byte) ([]byte, error) {
+	return wire.Open(i.pair, from, sealed)
+}

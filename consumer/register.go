@@ -27,7 +27,7 @@ func (c *Client) register(ctx context.Context, name string, i *incarnation, repl
 	}
 	var answer wire.Answer
 	err = c.ask(ctx, request, func(data []byte) (err error) {
-		answer, err = open[wire.Answer](i.pair, serviceKey, data)
+		answer, err = open[wire.Answer](i.open, serviceKey, data)
 		if err == nil && (answer.Nonce != nonce || answer.Incarnation != i.id || answer.Scope != c.opts.Scope || answer.Name != name) {
 			err = errors.New("an answer to another registration")
 		}

@@ -83,7 +83,7 @@ func (s *serving) receive(ctx context.Context, raw *nats.Msg) {
 		ignore("our registration is not answered yet")
 		return
 	}
-	m, err := open[wire.Message](s.inc.pair, s.c.trust.known(), raw.Data)
+	m, err := open[wire.Message](s.inc.open, s.c.trust.known(), raw.Data)
 	switch {
 	case err != nil:
 		ignore(err)

@@ -62,9 +62,6 @@ func (c *clock) nanos(now time.Time) int64 {
 	return max(wall, passed)
 }
 
-// at is nanos as a time.
-func (c *clock) at(now time.Time) time.Time { return time.Unix(0, c.nanos(now)).UTC() }
-
 // at gives what the clock shows at a later moment.
 func (r *glance) at(now time.Time) time.Time {
 	passed := r.shown.Add(max(0, now.Sub(r.read)))

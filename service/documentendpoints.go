@@ -69,7 +69,7 @@ func (e *endpoints) gotDocument(ctx context.Context, r micro.Request) ([]byte, e
 		Scope: t.name, Name: name, Nonce: ask.Nonce, Epoch: t.epoch, Revision: view.Revision(), Content: wire.Values(view.Encode()),
 		Leases: map[string]uint64{}, Incomplete: missing != nil, GoodFor: wire.SecondsOf(minGoodFor),
 	}
-	now := t.svc.clock.Now()
+	now := t.svc.clock.Now().UnixNano()
 	for _, u := range view.Uses {
 		if place, ok := leasePlace(u); ok {
 			out.Places = append(out.Places, place)

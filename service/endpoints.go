@@ -203,10 +203,7 @@ func (e *endpoints) refuse(r micro.Request, err error) {
 
 func (e *endpoints) names() []string {
 	var out []string
-	e.term.views.byName.Range(func(k, _ any) bool {
-		out = append(out, k.(string))
-		return true
-	})
+	e.term.views.byName.each(func(name string, _ *view) { out = append(out, name) })
 	slices.Sort(out)
 	return out
 }

@@ -20,8 +20,14 @@ type Got struct {
 	// GoodFor is how long the caller may rely on it before it asks again,
 	// ExpiresIn what is left of the lease; 0: it does not expire.
 	GoodFor, ExpiresIn time.Duration
+}
 
-	view *view
+// given is a committed credential as it is given to a reader: a view of it, its
+// values, and the times of [Got].
+type given struct {
+	view               *view
+	values             *wire.Values
+	goodFor, expiresIn time.Duration
 }
 
 // Get gives the committed credential of a name that this instance leads, for
@@ -39,47 +45,57 @@ func (s *Service) Get(ctx context.Context, scope, name string) (Got, error) {
 	if t == nil || t.lingering.Load() {
 		return Got{}, errNotLeading
 	}
-	return t.got(ctx, name, time.Now())
-}
-
-// got gives the committed credential of a name, to who asked at a time.
-func (t *term) got(ctx context.Context, name string, came time.Time) (Got, error) {
-	if t.over() {
-		return Got{}, errNotLeading
+	now := time.Now()
+	g, err := t.give(ctx, name, now, now)
+	if err != nil {
+		return Got{}, err
 	}
-	at := time.Now() // before the view is looked at: then it counted
-	return t.gotOf(ctx, &t.views, name, t.views.get(name), came, t.svc.clock.at(at), t.certain(at))
+	v := g.view
+	return Got{Values: *g.values, Epoch: v.epoch, N: v.n, Lease: v.lease, Public: v.public, GoodFor: g.goodFor, ExpiresIn: g.expiresIn}, nil
 }
 
-// gotOf gives the credential of a view. certain is up to when the view was surely
+// give gives the committed credential of a name to who asked at a time. at is a
+// moment before now, and after that: the view that is looked at counted then.
+func (t *term) give(ctx context.Context, name string, came, at time.Time) (given, error) {
+	if t.over() {
+		return given{}, errNotLeading
+	}
+	return t.giveOf(ctx, &t.views, name, t.views.get(name), came, t.svc.clock.nanos(at), t.certain(at))
+}
+
+// giveOf gives the credential of a view. certain is up to when the view was surely
 // what counts: what has replaced it did so later, and its lease is revoked no
 // sooner than good_for after that. So good_for from then on is what the answer
 // may promise, counted, as readers do, from before they asked.
-func (sc *scope) gotOf(ctx context.Context, from *views, name string, v *view, came, now, certain time.Time) (Got, error) {
+func (sc *scope) giveOf(ctx context.Context, from *views, name string, v *view, came time.Time, now int64, certain time.Time) (given, error) {
 	promise, err := v.promise(came, now, certain)
 	if err != nil {
-		return Got{}, err
+		return given{}, err
 	}
 	values, err := sc.open(ctx, from, name, v)
 	if err != nil {
-		return Got{}, err
+		return given{}, err
 	}
-	got := Got{Values: values, Epoch: v.epoch, N: v.n, Lease: v.lease, Public: v.public, GoodFor: promise, ExpiresIn: v.expiresIn(now), view: v}
-	if got.ExpiresIn > 0 {
-		got.GoodFor = min(got.GoodFor, got.ExpiresIn)
+	g := given{view: v, values: values, goodFor: promise, expiresIn: v.expiresIn(now)}
+	if g.expiresIn > 0 {
+		g.goodFor = min(g.goodFor, g.expiresIn)
 	}
-	return got, nil
+	return g, nil
 }
 
 // read opens the values of one of the term's views.
 func (t *term) read(ctx context.Context, name string, v *view) (wire.Values, error) {
-	return t.open(ctx, &t.views, name, v)
+	values, err := t.open(ctx, &t.views, name, v)
+	if err != nil {
+		return nil, err
+	}
+	return *values, nil
 }
 
 // open opens a view's values, once.
-func (sc *scope) open(ctx context.Context, from *views, name string, v *view) (wire.Values, error) {
+func (sc *scope) open(ctx context.Context, from *views, name string, v *view) (*wire.Values, error) {
 	if values := v.values.Load(); values != nil {
-		return *values, nil
+		return values, nil
 	}
 	values, err := sc.svc.values(ctx, sc.name, name, v.lease)
 	if err != nil {
@@ -91,7 +107,7 @@ func (sc *scope) open(ctx context.Context, from *views, name string, v *view) (w
 			v.letGo()
 		}
 	}
-	return values, nil
+	return &values, nil
 }
 
 // valuesOf gives the values of a name's lease, without asking the bucket if it is

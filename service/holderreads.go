@@ -55,12 +55,15 @@ func (e *endpoints) take(m read) bool {
 	if e.stopped || e.term.over() {
 		return false
 	}
-	if m.op() == wire.OpGet && !e.term.promises(m) {
-		return false
-	}
-	if m.op() == wire.OpGet && e.term.views.open(m.name()) {
-		e.answer(e.ctx, m)
-		return true
+	if m.op() == wire.OpGet {
+		at, v := time.Now(), e.term.views.get(m.name())
+		if !e.term.promises(v, m, at) {
+			return false
+		}
+		if v.open() {
+			e.answer(e.ctx, m, at)
+			return true
+		}
 	}
 	select {
 	case e.slots <- struct{}{}:
@@ -72,12 +75,12 @@ func (e *endpoints) take(m read) bool {
 		defer func() { <-e.slots }()
 		ctx, cancel := context.WithTimeout(e.ctx, e.term.svc.cfg.OperationTimeout.Duration())
 		defer cancel()
-		e.answer(ctx, m)
+		e.answer(ctx, m, time.Now())
 	})
 	return true
 }
 
-func (e *endpoints) answer(ctx context.Context, m read) {
+func (e *endpoints) answer(ctx context.Context, m read, at time.Time) {
 	var body []byte
 	var err error
 	switch m.op() {
@@ -85,18 +88,18 @@ func (e *endpoints) answer(ctx context.Context, m read) {
 		k := e.term.svc.keys
 		body, err = wire.Encode(wire.Key{XKey: k.Public(), KeyID: k.ID(), Epoch: e.term.epoch})
 	default:
-		var got Got
-		if got, err = e.term.got(ctx, m.name(), m.at); err == nil {
-			body, err = e.term.sealed(m, got)
+		var g given
+		if g, err = e.term.give(ctx, m.name(), m.at, at); err == nil {
+			body, err = e.term.sealed(m, g)
 		}
 	}
 	e.term.reply(m, body, err)
 }
 
-// promises tells whether the term's answer to a get could promise anything.
-func (t *term) promises(m read) bool {
-	at := time.Now()
-	_, err := t.views.get(m.name()).promise(m.at, t.svc.clock.at(at), t.certain(at))
+// promises tells whether the term's answer to a get could promise anything at a
+// moment, by the view that is looked at after it.
+func (t *term) promises(v *view, m read, at time.Time) bool {
+	_, err := v.promise(m.at, t.svc.clock.nanos(at), t.certain(at))
 	return !errors.Is(err, errNotLeading)
 }
 

@@ -222,19 +222,19 @@ func (sc *scope) reply(m read, body []byte, err error) {
 
 // sealed gives the answer to a get: what of the credential was asked for, sealed
 // to who asked.
-func (sc *scope) sealed(m read, have Got) ([]byte, error) {
+func (sc *scope) sealed(m read, g given) ([]byte, error) {
 	ask, err := wire.Decode[wire.Get](m.Data)
 	if err != nil {
 		return nil, wire.Refusal{Code: wire.CodeMalformed, Message: err.Error()}
 	}
-	goodFor := wire.SecondsOf(have.GoodFor)
+	goodFor := wire.SecondsOf(g.goodFor)
 	var expiresIn *wire.Seconds
-	if have.ExpiresIn > 0 {
-		in := wire.SecondsOf(have.ExpiresIn)
+	if g.expiresIn > 0 {
+		in := wire.SecondsOf(g.expiresIn)
 		expiresIn = &in
 	}
 	if len(ask.Keys) == 0 {
-		form, err := have.view.formOf(sc.name, m.name(), have)
+		form, err := g.view.formOf(sc.name, m.name(), *g.values)
 		if err != nil {
 			return nil, err
 		}
@@ -244,12 +244,10 @@ func (sc *scope) sealed(m read, have Got) ([]byte, error) {
 		}
 		return sc.svc.keys.Seal(ask.XKey, body)
 	}
-	values, err := pick(have.Values, ask.Keys)
-	if err != nil {
+	got := g.view.got(sc.name, m.name(), *g.values)
+	if got.Values, err = pick(got.Values, ask.Keys); err != nil {
 		return nil, err
 	}
-	return sc.svc.keys.SealBody(ask.XKey, wire.Got{
-		Scope: sc.name, Name: m.name(), Nonce: ask.Nonce, Epoch: have.Epoch, N: have.N, Lease: have.Lease, Values: values, Public: have.Public,
-		GoodFor: goodFor, ExpiresIn: expiresIn,
-	})
+	got.Nonce, got.GoodFor, got.ExpiresIn = ask.Nonce, goodFor, expiresIn
+	return sc.svc.keys.SealBody(ask.XKey, got)
 }

@@ -38,11 +38,11 @@ func (sc *scope) standbyGot(ctx context.Context, m read) ([]byte, error) {
 	}
 	views := &sc.reads.views
 	views.show(m.name(), v)
-	got, err := sc.gotOf(ctx, views, m.name(), v, m.at, now, certain)
+	g, err := sc.giveOf(ctx, views, m.name(), v, m.at, now.UnixNano(), certain)
 	if err != nil {
 		return nil, err
 	}
-	return sc.sealed(m, got)
+	return sc.sealed(m, g)
 }
 
 // standbyKey answers for the seal key, which all instances of a scope share.
