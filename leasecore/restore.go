@@ -3,6 +3,8 @@ package leasecore
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // Owner is one of our leases under a lease id of Vault's.
@@ -35,14 +37,33 @@ func (s *State) Shared() []Shared {
 	return out
 }
 
+// Frozen is what a state holds of its log as it was at one moment.
+type Frozen struct {
+	Head   Head
+	Names  []*Name
+	Shared []Shared
+}
+
+// Freeze gives the state as it is now, for who reads it elsewhere while the state
+// goes on: until [State.Thaw] a name is copied before it is changed. It takes far
+// less time than to read it all. What was frozen before stays as it is, too.
+func (s *State) Freeze() Frozen {
+	s.moved = map[string]bool{}
+	return Frozen{Head: s.Head, Names: slices.AppendSeq(make([]*Name, 0, len(s.names)), maps.Values(s.names)), Shared: s.Shared()}
+}
+
+// Thaw says that nobody reads what was frozen any more.
+func (s *State) Thaw() { s.moved = nil }
+
 var errRestore = errors.New("this is no state of a scope")
 
-// Restore gives the state that head, names and shared were taken from, but for
-// what is memory of the holder that it was taken from: that, a new epoch forgets.
-// It keeps the names. An error: they contradict themselves.
-func Restore(head Head, names []*Name, shared []Shared) (*State, error) {
-	s := NewState(head.Scope)
-	s.Head = head
+// Restore gives the state that was frozen, but for what is memory of the holder
+// that it was taken from: that, a new epoch forgets. It keeps the names. An error:
+// they contradict themselves.
+func Restore(f Frozen) (*State, error) {
+	names := f.Names
+	s := NewState(f.Head.Scope)
+	s.Head = f.Head
 	s.names = make(map[string]*Name, len(names))
 	s.owners = make(map[leaseID][]owner, len(names))
 	for _, n := range names {
@@ -54,7 +75,7 @@ func Restore(head Head, names []*Name, shared []Shared) (*State, error) {
 			s.own(&n.Leases[i], n.Name)
 		}
 	}
-	for _, id := range shared {
+	for _, id := range f.Shared {
 		key := leaseID{id.Vault, id.LeaseID}
 		if len(s.owners[key]) != len(id.Owners) {
 			return nil, fmt.Errorf("%w: %d leases share a lease id, not %d", errRestore, len(s.owners[key]), len(id.Owners))

@@ -70,6 +70,9 @@ type State struct {
 	back map[string]time.Time
 	// owners holds who has a lease id, where there is one (L26).
 	owners map[leaseID][]owner
+	// moved holds the names that were changed since the state was frozen: the others
+	// belong to who froze it, too. nil: it is not frozen.
+	moved map[string]bool
 }
 
 type confirmation struct{ name, incarnation string }
@@ -142,11 +145,22 @@ type target interface {
 	ownersOf(l *Lease) []owner
 }
 
-func (s *State) head() *Head            { return &s.Head }
-func (s *State) edit(name string) *Name { return s.names[name] }
+func (s *State) head() *Head { return &s.Head }
+func (s *State) edit(name string) *Name {
+	n := s.names[name]
+	if n == nil || s.moved == nil || s.moved[name] {
+		return n
+	}
+	n = n.clone()
+	s.names[name], s.moved[name] = n, true
+	return n
+}
 func (s *State) create(name string) *Name {
 	n := &Name{Name: name}
 	s.names[name] = n
+	if s.moved != nil {
+		s.moved[name] = true
+	}
 	return n
 }
 func (s *State) drop(name string) {

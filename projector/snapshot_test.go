@@ -14,8 +14,8 @@ import (
 	"github.com/leasesvc/leasesvc/snapshot"
 )
 
-// TestI6_FromAnySnapshot: a snapshot at any event of a life, and the rest of the
-// log after it, give the state of the whole log.
+// TestI6_FromAnySnapshot: a snapshot taken at any event of a life, and encoded
+// after any later one, gives with the rest of the log the state of the whole log.
 func TestI6_FromAnySnapshot(t *testing.T) {
 	key, err := snapshot.NewKey(macKey, "v1")
 	if err != nil {
@@ -26,8 +26,23 @@ func TestI6_FromAnySnapshot(t *testing.T) {
 		l := newLife(rt)
 		l.random(rapid.IntRange(1, 100).Draw(rt, "steps"))
 		cut := rapid.IntRange(0, len(l.log)).Draw(rt, "cut")
-		before := replay(rt, l.log[:cut])
-		resumed, at, _, err := key.Decode(key.Encode(before, created, nil))
+		before, live := replay(rt, l.log[:cut]), replay(rt, l.log[:cut])
+		taken := snapshot.Take(live, created, nil)
+		thawed := rapid.IntRange(cut, len(l.log)).Draw(rt, "thawed")
+		var encoded []byte
+		for i, payload := range l.log[cut:] {
+			if cut+i == thawed {
+				encoded = key.Encode(taken)
+				live.State().Thaw()
+			}
+			if _, err := live.Apply(uint64(cut+i+1), payload); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		if encoded == nil {
+			encoded = key.Encode(taken)
+		}
+		resumed, at, _, err := key.Decode(encoded)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -48,6 +63,9 @@ func TestI6_FromAnySnapshot(t *testing.T) {
 		}
 		if a, b := everyField(rt, whole.State()), everyField(rt, resumed.State()); a != b { // Print does not show all
 			rt.Fatalf("a field differs:\n%s\n%s", a, b)
+		}
+		if a, b := everyField(rt, whole.State()), everyField(rt, live.State()); a != b {
+			rt.Fatalf("being frozen has changed the state:\n%s\n%s", a, b)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -13,9 +14,9 @@ import (
 	"github.com/leasesvc/leasesvc/snapshot"
 )
 
-// savePace says when a holder saves its state. Saving stops the scope for about
-// two microseconds a name, so it waits for as many events as make it worth that,
-// and takes a small part of the time at most.
+// savePace says when a holder saves its state. Saving takes some microseconds a
+// name, so it waits for as many events as make it worth that, and takes a small
+// part of the time at most.
 type savePace struct {
 	every  uint64        // events, or a quarter of the names if that is more
 	pause  time.Duration // between two, at least
@@ -125,24 +126,36 @@ func (sc *scope) restored(ctx context.Context) (*projector.Projection, skews) {
 type saver struct {
 	term    *term
 	at      time.Time     // when the last one was taken
-	cost    time.Duration // how long the scope stood still for it
+	cost    atomic.Int64  // what encoding the last one took, as a time.Duration
+	encoded chan struct{} // closed once the state may be thawed; nil: it is
 	saving  chan struct{} // has room for one
 	pending sync.WaitGroup
 }
 
 func newSaver(t *term) *saver { return &saver{term: t, at: time.Now(), saving: make(chan struct{}, 1)} }
 
-// consider saves the state when that is due. The scope's goroutine makes the
-// bytes, another one stores them.
+// consider saves the state when that is due. The scope's goroutine freezes it,
+// another one makes the bytes and stores them.
 func (v *saver) consider(ctx context.Context) {
+	v.thaw()
 	p, pace := v.term.projection, v.term.svc.savePace
-	if p.Unsaved() < max(pace.every, uint64(p.State().Len())/4) || time.Since(v.at) < max(pace.pause, time.Duration(pace.share)*v.cost) {
+	if p.Unsaved() < max(pace.every, uint64(p.State().Len())/4) || time.Since(v.at) < max(pace.pause, time.Duration(pace.share)*time.Duration(v.cost.Load())) {
 		return
 	}
 	select {
 	case v.saving <- struct{}{}:
 		v.save(ctx)
 	default: // the last one is still on its way
+	}
+}
+
+// thaw lets the state be changed in place again, once nobody reads it elsewhere.
+func (v *saver) thaw() {
+	select {
+	case <-v.encoded: // never, of nil
+		v.encoded = nil
+		v.term.projection.State().Thaw()
+	default:
 	}
 }
 
@@ -157,6 +170,7 @@ func (v *saver) last(ctx context.Context, givenBack bool) {
 		}
 	}
 	v.pending.Wait()
+	v.thaw()
 }
 
 // save takes a snapshot and stores it; saving is taken.
@@ -168,14 +182,20 @@ func (v *saver) save(ctx context.Context) {
 		<-v.saving
 		return
 	}
-	began := time.Now()
 	p.SetChain(t.writer.Chain())
-	seq, names := p.LastSeq(), p.State().Len()
-	encoded := t.svc.snapshots.Key().Encode(p, t.svc.journal.Created(), ahead)
+	v.at = time.Now()
+	seq, names, taken := p.LastSeq(), p.State().Len(), snapshot.Take(p, t.svc.journal.Created(), ahead)
+	still := time.Since(v.at)
 	p.Saved()
-	v.at, v.cost = time.Now(), time.Since(began)
+	done := make(chan struct{})
+	v.encoded = done
 	v.pending.Go(func() {
 		defer func() { <-v.saving }()
+		began := time.Now()
+		encoded := t.svc.snapshots.Key().Encode(taken)
+		v.cost.Store(int64(time.Since(began)))
+		taken = snapshot.Taken{}
+		close(done)
 		ctx, cancel := context.WithTimeout(ctx, saveWithin)
 		defer cancel()
 		if err := t.svc.snapshots.Save(ctx, t.name, seq, encoded); err != nil {
@@ -183,7 +203,7 @@ func (v *saver) save(ctx context.Context) {
 			return
 		}
 		t.noteSaved(seq)
-		t.log.Info("saved a snapshot", "seq", seq, "names", names, "bytes", len(encoded), "stood_still", v.cost.String())
+		t.log.Info("saved a snapshot", "seq", seq, "names", names, "bytes", len(encoded), "stood_still", still.String())
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 type view struct {
 	definition *events.Definition
 	epoch, n   uint64
-	lease      uint64 // 0: none is committed
+	lease      uint64    // 0: none is committed
 	expires    time.Time // zero: it does not
 	ends       int64     // the same in nanoseconds since 1970
 	goodFor    time.Duration

@@ -91,25 +91,39 @@ var (
 	ErrDamaged = errors.New("it makes no sense")
 )
 
-// Encode makes a snapshot of a projection, which must not change meanwhile. It
-// takes time in proportion to the number of names, about two microseconds each.
-func (k Key) Encode(p *projector.Projection, created time.Time, ahead []Ahead) []byte {
+// Taken is what a snapshot is made of: a projection as it was at one moment.
+type Taken struct {
+	at    Position
+	state leasecore.Frozen
+	ahead []Ahead
+}
+
+// Take gives what a snapshot of a projection is made of. The projection's state
+// is frozen until it is thawed ([leasecore.State.Freeze]), so that the snapshot can
+// be encoded while the projection goes on.
+func Take(p *projector.Projection, created time.Time, ahead []Ahead) Taken {
 	state, chain := p.State(), p.Chain()
 	skipped, _ := p.Skipped()
-	c := content{
-		Position: Position{Scope: state.Scope, StreamCreated: created, LastSeq: p.LastSeq(), Applied: state.LastSeq, Skipped: skipped},
-		Head:     state.Head, Shared: state.Shared(), Ahead: ahead,
+	t := Taken{
+		at:    Position{Scope: state.Scope, StreamCreated: created, LastSeq: p.LastSeq(), Applied: state.LastSeq, Skipped: skipped},
+		state: state.Freeze(), ahead: ahead,
 	}
-	c.Position.Last, c.Position.Segment, c.Position.AtOpened = chain.State()
+	t.at.Last, t.at.Segment, t.at.AtOpened = chain.State()
+	return t
+}
 
+// Encode makes the snapshot. It takes time in proportion to the number of names,
+// some microseconds each.
+func (k Key) Encode(t Taken) []byte {
+	c := content{Position: t.at, Head: t.state.Head, Shared: t.state.Shared, Ahead: t.ahead}
 	w := newWriter(ofContent)
-	w.b = make([]byte, 0, 4096+400*state.Len())
+	w.b = make([]byte, 0, 4096+400*len(t.state.Names))
 	w.b = append(w.b, k.begin...)
 	ofContent.root.write(w, reflect.ValueOf(&c).Elem())
 	names := newWriter(ofName)
 	names.b = w.b
-	names.uint(uint64(state.Len()) + 1)
-	for n := range state.Names() {
+	names.uint(uint64(len(t.state.Names)) + 1)
+	for _, n := range t.state.Names {
 		ofName.root.write(names, reflect.ValueOf(n).Elem())
 	}
 	return append(names.b, k.mac(names.b)...)
@@ -164,7 +178,7 @@ func (k Key) decode(body []byte) (*projector.Projection, *content, error) {
 	case c.Head.Scope != c.Position.Scope || c.Head.LastSeq != c.Position.Applied || c.Position.Applied > c.Position.LastSeq:
 		return nil, nil, errors.New("its position contradicts its state")
 	}
-	state, err := leasecore.Restore(c.Head, names, c.Shared)
+	state, err := leasecore.Restore(leasecore.Frozen{Head: c.Head, Names: names, Shared: c.Shared})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -83,7 +83,7 @@ func filled(t testing.TB) *projector.Projection {
 	fill(reflect.ValueOf(&b).Elem(), &no)
 	b.Leases[0].LeaseID, b.Leases[0].Vault = a.Leases[1].LeaseID, a.Leases[1].Vault
 	shared := []leasecore.Shared{{Vault: a.Leases[1].Vault, LeaseID: a.Leases[1].LeaseID, Owners: []leasecore.Owner{{Name: b.Name, Lease: b.Leases[0].No}, {Name: a.Name, Lease: a.Leases[1].No}}}}
-	state, err := leasecore.Restore(head, []*leasecore.Name{&a, &b, {Name: "empty"}}, shared)
+	state, err := leasecore.Restore(leasecore.Frozen{Head: head, Names: []*leasecore.Name{&a, &b, {Name: "empty"}}, Shared: shared})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func everyField(t testing.TB, s *leasecore.State) string {
 // and is found here.
 func TestEveryFieldIsSaved(t *testing.T) {
 	k, p, ahead := key(t), filled(t), []Ahead{{"a", 7, time.Minute}}
-	back, at, gotAhead, err := k.Decode(k.Encode(p, day, ahead))
+	back, at, gotAhead, err := k.Decode(k.Encode(Take(p, day, ahead)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestAnotherReleasesSnapshotIsToldApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := other.Decode(key(t).Encode(filled(t), day, nil)); !errors.Is(err, ErrLayout) {
+	if _, _, _, err := other.Decode(key(t).Encode(Take(filled(t), day, nil))); !errors.Is(err, ErrLayout) {
 		t.Error(err)
 	}
 	type one struct{ A, B string }
@@ -154,12 +154,12 @@ func TestAnotherReleasesSnapshotIsToldApart(t *testing.T) {
 
 func TestWhatIsNotASnapshotOfOursIsRefused(t *testing.T) {
 	k := key(t)
-	good := k.Encode(filled(t), day, nil)
+	good := k.Encode(Take(filled(t), day, nil))
 	other, err := NewKey([]byte("another key of thirty-two bytes!!!"), "v1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, b := range map[string][]byte{"nothing": nil, "short": []byte("x"), "another key's": other.Encode(filled(t), day, nil), "cut": good[:len(good)-1], "more": append(bytes.Clone(good), 0)} {
+	for name, b := range map[string][]byte{"nothing": nil, "short": []byte("x"), "another key's": other.Encode(Take(filled(t), day, nil)), "cut": good[:len(good)-1], "more": append(bytes.Clone(good), 0)} {
 		if _, _, _, err := k.Decode(b); !errors.Is(err, ErrForged) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -188,14 +188,14 @@ func TestWhatIsNotASnapshotOfOursIsRefused(t *testing.T) {
 // projection or an error, never a panic and no memory without bound.
 func FuzzDecode(f *testing.F) {
 	k := key(f)
-	good := k.Encode(filled(f), day, []Ahead{{"a", 1, 2}})
+	good := k.Encode(Take(filled(f), day, []Ahead{{"a", 1, 2}}))
 	f.Add(good[len(k.begin) : len(good)-32])
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, content []byte) {
 		b := append(bytes.Clone(k.begin), content...)
 		p, _, _, err := k.Decode(append(b, k.mac(b)...))
 		if err == nil {
-			if _, _, _, err := k.Decode(k.Encode(p, day, nil)); err != nil {
+			if _, _, _, err := k.Decode(k.Encode(Take(p, day, nil))); err != nil {
 				t.Fatalf("decoded, and does not come back: %v", err)
 			}
 		}
@@ -222,7 +222,7 @@ func crowd(t testing.TB, n int) *projector.Projection {
 			}},
 		}
 	}
-	state, err := leasecore.Restore(head, names, nil)
+	state, err := leasecore.Restore(leasecore.Frozen{Head: head, Names: names})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func crowd(t testing.TB, n int) *projector.Projection {
 // TestSnapshotIsSmall holds the design's number: 400 bytes for each lease.
 func TestSnapshotIsSmall(t *testing.T) {
 	const n = 10_000
-	b := key(t).Encode(crowd(t, n), day, nil)
+	b := key(t).Encode(Take(crowd(t, n), day, nil))
 	t.Logf("%d bytes for each lease", len(b)/n)
 	if len(b)/n > 400 {
 		t.Errorf("%d bytes for each lease, at most 400", len(b)/n)
@@ -242,11 +242,11 @@ func TestSnapshotIsSmall(t *testing.T) {
 func BenchmarkSnapshot(b *testing.B) {
 	const n = 100_000
 	k, p := key(b), crowd(b, n)
-	encoded := k.Encode(p, day, nil)
+	encoded := k.Encode(Take(p, day, nil))
 	b.Run("encode", func(b *testing.B) {
 		b.SetBytes(int64(len(encoded)))
 		for b.Loop() {
-			k.Encode(p, day, nil)
+			k.Encode(Take(p, day, nil))
 		}
 	})
 	b.Run("decode", func(b *testing.B) {

@@ -115,7 +115,7 @@ func (r *rig) follow(p *projector.Projection) *projector.Projection {
 
 func (r *rig) save(p *projector.Projection) []byte {
 	r.t.Helper()
-	encoded := r.store.Key().Encode(p, r.log.Created(), []Ahead{{"app-1", 3, time.Minute}})
+	encoded := r.store.Key().Encode(Take(p, r.log.Created(), []Ahead{{"app-1", 3, time.Minute}}))
 	if err := r.store.Save(r.ctx, "prod", p.LastSeq(), encoded); err != nil {
 		r.t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestHighestThatHoldsWins(t *testing.T) {
 	other := projector.New("other", chainKey)
 	other.SetChain(chain)
 	r.said.Reset()
-	r.put(nameOf("prod", 11), r.store.Key().Encode(other, r.log.Created(), nil))
+	r.put(nameOf("prod", 11), r.store.Key().Encode(Take(other, r.log.Created(), nil)))
 	if p, _, err := r.restore(); err != nil || p == nil || p.LastSeq() != 6 || r.said.Len() == 0 {
 		t.Fatal(p, err)
 	}
@@ -234,7 +234,7 @@ func TestSnapshotOfALostLog(t *testing.T) {
 	}
 	// A snapshot that says it is of this stream, of an event that stands in it as
 	// another one.
-	r.put(nameOf("prod", 11), r.store.Key().Encode(ahead, r.log.Created(), nil))
+	r.put(nameOf("prod", 11), r.store.Key().Encode(Take(ahead, r.log.Created(), nil)))
 	if _, _, err := r.restore(); !errors.As(err, &lost) || !lost.Saved.Equal(lost.Found) {
 		t.Fatal(err)
 	}
