@@ -138,7 +138,7 @@ func (r *rig) settle(n int) {
 	for range 60 {
 		renewed, used := r.renewed.Load(), cpu(r.t)
 		<-time.After(look)
-		if rate(int(r.renewed.Load()-renewed), look) <= usual && cpu(r.t)-used < look/3 {
+		if rate(int(r.renewed.Load()-renewed), look) <= usual && cpu(r.t)-used < look/20 {
 			return
 		}
 	}

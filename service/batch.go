@@ -51,12 +51,14 @@ type reading struct {
 	reread time.Duration
 }
 
-// gather takes what is queued and due, up to a batch.
+// gather takes what is queued and due, up to a batch. Each has its part of it, so
+// that none waits for all of the others: at the beginning of a term every name is
+// to be looked at.
 func (t *term) gather() []request {
 	t.looked = t.svc.clock.Now()
-	var batch []request
+	batch := t.queued(nil, batchCommands/4)
 	for name := range t.dirty {
-		if len(batch) >= batchCommands {
+		if len(batch) >= batchCommands*3/4 {
 			break
 		}
 		delete(t.dirty, name)
@@ -65,7 +67,12 @@ func (t *term) gather() []request {
 	for _, name := range t.agenda.due(t.looked, batchCommands-len(batch)) {
 		batch = append(batch, request{command: leasecore.Tick{Name: name}})
 	}
-	for len(batch) < batchCommands {
+	return t.queued(batch, batchCommands)
+}
+
+// queued adds what is queued to a batch, up to a size.
+func (t *term) queued(batch []request, most int) []request {
+	for len(batch) < most {
 		select {
 		case r := <-t.queue:
 			batch = append(batch, *r)
@@ -213,12 +220,17 @@ func (t *term) apply(e *events.Event) error {
 	t.tellEvent(e)
 	hitAfter(e.Type())
 	if e.Name != events.EpochName && e.Name != events.DefinitionsName {
-		t.dirty[e.Name] = true
+		t.change(e.Name)
 	}
 	for _, name := range sharing {
-		t.dirty[name] = true
+		t.change(name)
 	}
 	return nil
+}
+
+// change notes that an event concerns a name.
+func (t *term) change(name string) {
+	t.dirty[name], t.changed[name] = true, true
 }
 
 // hitAfter names the boundaries that an event in the log makes, for the tests
@@ -244,10 +256,8 @@ func hitAfter(t events.Type) {
 // agenda in line with the state.
 func (t *term) settle(batch []request, results []decided) {
 	state, now := t.projection.State(), t.svc.clock.Now()
-	touched, panicked := map[string]bool{}, map[string]bool{}
-	for name := range t.dirty {
-		touched[name] = true
-	}
+	touched, panicked := t.changed, map[string]bool{}
+	t.changed = map[string]bool{}
 	for i := range batch {
 		r := &batch[i]
 		if r.effect != nil {

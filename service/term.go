@@ -43,6 +43,7 @@ type term struct {
 	queue      chan *request
 	agenda     *agenda
 	dirty      map[string]bool // names to look at once more
+	changed    map[string]bool // names that events were applied to since the last settle
 	work       *work
 	saver      *saver
 	views      views
@@ -74,7 +75,7 @@ type term struct {
 func newTerm(sc *scope, p *projector.Projection, epoch, fence uint64) *term {
 	t := &term{
 		scope: sc, epoch: epoch, projection: p, queue: make(chan *request, queueLength), agenda: newAgenda(),
-		dirty: map[string]bool{}, handing: map[string]bool{}, log: sc.log.With("epoch", epoch), ended: make(chan struct{}), leaving: make(chan departure, 1),
+		dirty: map[string]bool{}, changed: map[string]bool{}, handing: map[string]bool{}, log: sc.log.With("epoch", epoch), ended: make(chan struct{}), leaving: make(chan departure, 1),
 	}
 	t.writer = sc.svc.journal.NewWriter(journal.Term{
 		Scope: sc.name, Epoch: epoch, Fence: fence, Tail: fence, Chain: p.Chain(),
