@@ -94,9 +94,9 @@ func holds(t *testing.T, tb *table, n int, idle *[]float64) {
 	t.Run(fmt.Sprint(n), func(t *testing.T) {
 		r := newRig(t).on(1, false)
 		now := time.Now().UTC()
-		// Renewed over the last 26 minutes, so that the next ones are spread as
-		// they are after a while: due after 27 to 30.
-		r.prefill("prod", n, func(i int) time.Time { return now.Add(-time.Duration(i) * 26 * time.Minute / time.Duration(n)) })
+		// Renewed over the last half hour, so that the next ones come as they do
+		// after a while, some at once: they are due after 27 to 30 minutes.
+		r.prefill("prod", n, func(i int) time.Time { return now.Add(-time.Duration(i) * 30 * time.Minute / time.Duration(n)) })
 		r.renewable()
 		stateOnly := r.stateAlone(n)
 		before := inUse()
@@ -134,7 +134,7 @@ func holds(t *testing.T, tb *table, n int, idle *[]float64) {
 // while the log was written renewed.
 func (r *rig) settle(n int) {
 	look := sized(50*time.Millisecond, 2*time.Second, 2*time.Second)
-	usual := 3*float64(n)/(26*60) + 5
+	usual := 2*float64(n)/(30*60) + 5
 	for range 60 {
 		renewed, used := r.renewed.Load(), cpu(r.t)
 		<-time.After(look)
