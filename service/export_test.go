@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"time"
 
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/leasecore"
@@ -45,3 +46,7 @@ func StandbyReads(s *Service, scope string) (given, unable int64) {
 	r := s.scopes[scope].reads
 	return r.given.Load(), r.unable.Load()
 }
+
+// Sleep has the clock of s jump ahead, as the wall clock of a machine does that
+// slept: the monotonic one stood still meanwhile.
+func Sleep(s *Service, d time.Duration) { s.clock.AtLeast(s.clock.Now().Add(d)) }
