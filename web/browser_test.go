@@ -350,6 +350,51 @@ func TestPageFollowsARestartedServer(t *testing.T) {
 	b.quiet(s.addr)
 }
 
+// TestPageCatchesUpAfterSleep: a tab that nobody sees gives its stream back, one
+// that the browser has frozen hears nothing; both show what is when they wake.
+func TestPageCatchesUpAfterSleep(t *testing.T) {
+	w, live := aliveNow()
+	s := serve(t, w, Options{}, live, "prod")
+	b := newTab(t)
+	b.open(s.url())
+	b.until(label("billing-db", "lease 2"))
+	b.eval(`window.notReloaded = true`)
+
+	seen := func(hidden bool) {
+		b.eval(fmt.Sprintf(`(() => { Object.defineProperty(document, 'hidden', {configurable: true, get: () => %t}); document.dispatchEvent(new Event('visibilitychange')); })()`, hidden))
+	}
+	seen(false)
+	seen(true)
+	for until := time.Now().Add(waitWithin); s.handler.streams.Load() > 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("a page that nobody sees keeps its stream")
+		}
+	}
+	w.clock = time.Now()
+	next := w.rotate("prod", "billing-db", "database/creds/billing", 2)
+	seen(false)
+	b.until(label("billing-db", fmt.Sprintf("lease %d", next)) + `&& document.querySelector('#link').className.includes('live')`)
+
+	b.eval(`(() => { let last = performance.now(); window.gap = 0; setInterval(() => { const now = performance.now(); window.gap = Math.max(window.gap, now - last); last = now; }, 50); })()`)
+	began := time.Now()
+	call(b, page.SetWebLifecycleState, page.SetWebLifecycleStateParams{State: page.SetWebLifecycleStateStateFrozen})
+	w.clock = time.Now()
+	last := w.rotate("prod", "orders-db", "database/creds/orders", 3, "inc-1")
+	for until := time.Now().Add(waitWithin); time.Since(began) < 2*time.Second || s.history.Overview(Now).Last < w.clock.UnixMilli(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("the server has not read what happened")
+		}
+	}
+	call(b, page.SetWebLifecycleState, page.SetWebLifecycleStateParams{State: page.SetWebLifecycleStateStateActive})
+	call(b, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+	b.until(label("orders-db", fmt.Sprintf("lease %d", last)) + `&& document.querySelector('#link').className.includes('live')`)
+	b.until(`window.gap > 1000`) // it was frozen
+	if b.eval(`window.notReloaded`) != "true" {
+		t.Error("the page was reloaded")
+	}
+	b.quiet(s.addr)
+}
+
 // nasty are texts that would be markup, code or a broken frame somewhere.
 var nasty = []string{
 	`<img src=x onerror="window.hurt=1">`, `<script>window.hurt=1</script>`, `"><svg/onload=window.hurt=1>`, `javascript:window.hurt=1`,

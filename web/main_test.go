@@ -35,6 +35,7 @@ type server struct {
 	live    Live
 	addr    string
 	history *History
+	handler *Handler
 	reuse   *History // instead of reading the log
 	stop    func()
 }
@@ -65,6 +66,7 @@ func (s *server) start() {
 		s.history = NewHistory(s.scopes, testKey)
 	}
 	handler := NewHandler(s.history, s.log, s.opts)
+	s.handler = handler
 	hs := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
