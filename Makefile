@@ -83,6 +83,8 @@ BENCH := go test ./bench -run '^TestBench$$' -count 1 -v
 .PHONY: bench
 bench: ## the whole table beside the raw engine, into bench/out/full.json (under 10 minutes)
 	$(BENCH) -timeout 15m -bench.size full -bench.out $(CURDIR)/bench/out/full.json
+	go test ./bench/handover -run '^$$' -bench . -timeout 10m -v -handover.out $(CURDIR)/bench/out/full.json
+	go test ./bench/failover -count 1 -v -timeout 10m -failover.rounds 2 -failover.out $(CURDIR)/bench/out/full.json
 
 .PHONY: bench-short
 bench-short: ## append, replay, get and memory for each lease, into bench/out/short.json (a minute)

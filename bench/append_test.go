@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/leasesvc/leasesvc/bench/table"
 	"github.com/leasesvc/leasesvc/events"
 )
 
@@ -20,7 +21,7 @@ const openBatches = 16
 // appends measures appending under load: batches that are full, of one scope, and
 // of 100 scopes at once. The engine's figure is the same payloads, ready-made, as
 // atomic batches of the same size with as many on their way.
-func appends(t *testing.T, tb *table) {
+func appends(t *testing.T, tb *table.Table) {
 	for _, sync := range []string{"default", "always"} {
 		for _, replicas := range sized([]int{1}, []int{1}, []int{1, 3}) {
 			p := newPlace(t, replicas, sync == "always")
@@ -64,7 +65,7 @@ func ready(t *testing.T, evs []events.Event) []*nats.Msg {
 	return out
 }
 
-func (p *place) appendOne(t *testing.T, tb *table, where string, always bool) {
+func (p *place) appendOne(t *testing.T, tb *table.Table, where string, always bool) {
 	const batch = 800 // what the service puts into one
 	w := p.writer(t, "one", 1)
 	evs := renewals("one", batch)
@@ -87,16 +88,16 @@ func (p *place) appendOne(t *testing.T, tb *table, where string, always bool) {
 		single += time.Since(begin)
 	}
 	how := fmt.Sprintf("batches of %d renewals one after the other, encoding, MAC and fence included, in turns with the same payloads as atomic batches by hand; n=%d batches", batch, n)
-	tb.beside(t, "append, 1 scope, "+where, "events/s", rate(n*batch, ours), rate(n*batch, raw), false, 0.7, how)
-	oneByOne := rate(singles, single)
+	tb.Beside(t, "append, 1 scope, "+where, "events/s", table.Rate(n*batch, ours), table.Rate(n*batch, raw), false, 0.7, how)
+	oneByOne := table.Rate(singles, single)
 	if always {
-		tb.beside(t, "append, 1 scope, "+where+", to one-by-one publish", "events/s", rate(n*batch, ours), oneByOne, false, 8, "the same, beside publishes that each wait for their answer")
+		tb.Beside(t, "append, 1 scope, "+where+", to one-by-one publish", "events/s", table.Rate(n*batch, ours), oneByOne, false, 8, "the same, beside publishes that each wait for their answer")
 	} else {
-		tb.beside(t, "append, 1 scope, "+where+", to one-by-one publish", "events/s", rate(n*batch, ours), oneByOne, false, 0, "the same, beside publishes that each wait for their answer")
+		tb.Beside(t, "append, 1 scope, "+where+", to one-by-one publish", "events/s", table.Rate(n*batch, ours), oneByOne, false, 0, "the same, beside publishes that each wait for their answer")
 	}
 }
 
-func (p *place) appendMany(t *testing.T, tb *table, where string) {
+func (p *place) appendMany(t *testing.T, tb *table.Table, where string) {
 	const batch = 100
 	count := sized(20, 100, 100)
 	rounds := sized(1, 3, 5)
@@ -132,7 +133,7 @@ func (p *place) appendMany(t *testing.T, tb *table, where string) {
 		raw += time.Since(begin)
 	}
 	how := fmt.Sprintf("%d scopes at once, batches of %d renewals, %d batches on their way at most, in turns with the same by hand; n=%d rounds", count, batch, openBatches, n)
-	tb.beside(t, fmt.Sprintf("append, %d scopes, %s", count, where), "events/s", rate(n*batch*count, ours), rate(n*batch*count, raw), false, 0.7, how)
+	tb.Beside(t, fmt.Sprintf("append, %d scopes, %s", count, where), "events/s", table.Rate(n*batch*count, ours), table.Rate(n*batch*count, raw), false, 0.7, how)
 }
 
 // publish stores messages by hand as one atomic batch.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasesvc/leasesvc/bench/table"
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/leasecore"
 )
@@ -31,7 +32,7 @@ func (a *agenda) Pop() any {
 
 // day measures the decision core alone, on a simulated clock: leases of one hour
 // for a day, each renewed when it is due.
-func day(t *testing.T, tb *table) {
+func day(t *testing.T, tb *table.Table) {
 	if *size == "short" {
 		return
 	}
@@ -101,7 +102,7 @@ func day(t *testing.T, tb *table) {
 		}
 	}
 	how := fmt.Sprintf("%d renewals decided and applied on a simulated clock, all leases granted at one moment; the log and Vault left out", renewed)
-	tb.figure(t, fmt.Sprintf("a day of %d leases in simulated time", n), "s", took.Seconds(), how)
-	tb.figure(t, fmt.Sprintf("a day of %d leases: each renewal", n), "µs", float64(took.Microseconds())/float64(max(1, renewed)), "decide, apply and make the next appointment")
-	tb.figure(t, fmt.Sprintf("a day of %d leases: most renewals within a second", n), "renewals", float64(most), "how far a tenth of splay spreads leases that were granted at one moment")
+	tb.Figure(t, fmt.Sprintf("a day of %d leases in simulated time", n), "s", took.Seconds(), how)
+	tb.Figure(t, fmt.Sprintf("a day of %d leases: each renewal", n), "µs", float64(took.Microseconds())/float64(max(1, renewed)), "decide, apply and make the next appointment")
+	tb.Figure(t, fmt.Sprintf("a day of %d leases: most renewals within a second", n), "renewals", float64(most), "how far a tenth of splay spreads leases that were granted at one moment")
 }

@@ -11,13 +11,14 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"github.com/nats-io/nkeys"
 
+	"github.com/leasesvc/leasesvc/bench/table"
 	"github.com/leasesvc/leasesvc/consumer"
 	"github.com/leasesvc/leasesvc/handover/wire"
 )
 
 // gets measures reading a committed credential: in process, and over NATS beside
 // a micro service that echoes an answer of the same size.
-func gets(t *testing.T, tb *table) {
+func gets(t *testing.T, tb *table.Table) {
 	r := newRig(t).on(1, false)
 	r.write("one.yaml", "revision: 1\nleases:\n  app: {path: database/creds/app, kind: postgresql}\n")
 	svc, _ := r.start("{prod: {definitions: one.yaml}}")
@@ -40,13 +41,13 @@ func gets(t *testing.T, tb *table) {
 		took[i] = time.Since(begin)
 	}
 	slices.Sort(took)
-	how := fmt.Sprintf("values held open; of %d slices of %d gets the one that a tenth are faster than, since others use the cores too; the median is %.0f", len(took), slice, float64(median(took))/slice)
-	tb.atMost(t, "get in process", "ns", float64(took[len(took)/10])/slice, 100, how)
-	tb.atMost(t, "get in process, allocations", "allocs", allocs, 0, "the same")
+	how := fmt.Sprintf("values held open; of %d slices of %d gets the one that a tenth are faster than, since others use the cores too; the median is %.0f", len(took), slice, float64(table.Median(took))/slice)
+	tb.AtMost(t, "get in process", "ns", float64(took[len(took)/10])/slice, 100, how)
+	tb.AtMost(t, "get in process, allocations", "allocs", allocs, 0, "the same")
 	r.overNATS(tb)
 }
 
-func (r *rig) overNATS(tb *table) {
+func (r *rig) overNATS(tb *table.Table) {
 	t := r.t
 	pair, err := nkeys.CreateCurveKeys()
 	if err != nil {
@@ -101,8 +102,8 @@ func (r *rig) overNATS(tb *table) {
 			c += inParallel(t, clients, whole)
 		}
 		how := fmt.Sprintf("%d at once, in turns with the echo; the answer is sealed to the caller and not opened, the echo is of the same %d bytes; n=%d", clients, len(first.Data), total)
-		tb.beside(t, fmt.Sprintf("get over NATS, %d at once", clients), "gets/s", rate(total, a), rate(total, b), false, 0.7, how)
-		tb.beside(t, fmt.Sprintf("get over NATS, %d at once, whole client", clients), "gets/s", rate(total, c), rate(total, b), false, 0, "package consumer: opened, checked and parsed too")
+		tb.Beside(t, fmt.Sprintf("get over NATS, %d at once", clients), "gets/s", table.Rate(total, a), table.Rate(total, b), false, 0.7, how)
+		tb.Beside(t, fmt.Sprintf("get over NATS, %d at once, whole client", clients), "gets/s", table.Rate(total, c), table.Rate(total, b), false, 0, "package consumer: opened, checked and parsed too")
 	}
 }
 

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasesvc/leasesvc/bench/table"
 	"github.com/leasesvc/leasesvc/epochkv"
 	"github.com/leasesvc/leasesvc/events"
 )
@@ -19,7 +21,7 @@ import (
 // leases measures an instance that holds many leases: what each takes of memory,
 // what all take of a core while nothing but their renewals happens, and how many
 // renewals a second it makes of a Vault that needs 2 ms for one.
-func leases(t *testing.T, tb *table) {
+func leases(t *testing.T, tb *table.Table) {
 	var idle []float64
 	counts := sized([]int{200}, []int{10_000}, []int{1_000, 10_000, 100_000})
 	for _, n := range counts {
@@ -27,7 +29,7 @@ func leases(t *testing.T, tb *table) {
 	}
 	if len(idle) > 1 {
 		a, b := idle[0], idle[len(idle)-1]
-		tb.figure(t, "idle: growth with leases", "%/10^5", (b-a)/(float64(counts[len(counts)-1]-counts[0])/1e5), "what 100,000 more leases add, in percent of a core")
+		tb.Figure(t, "idle: growth with leases", "%/10^5", (b-a)/(float64(counts[len(counts)-1]-counts[0])/1e5), "what 100,000 more leases add, in percent of a core")
 	}
 	if *size != "short" {
 		t.Run("renewing", func(t *testing.T) { renewing(t, tb, sized(200, 0, 20_000)) })
@@ -90,7 +92,7 @@ func (r *rig) stateAlone(n int) float64 {
 	return each
 }
 
-func holds(t *testing.T, tb *table, n int, idle *[]float64) {
+func holds(t *testing.T, tb *table.Table, n int, idle *[]float64) {
 	t.Run(fmt.Sprint(n), func(t *testing.T) {
 		r := newRig(t).on(1, false)
 		now := time.Now().UTC()
@@ -107,27 +109,59 @@ func holds(t *testing.T, tb *table, n int, idle *[]float64) {
 		r.settle(n)
 		each := float64(inUse()-before) / float64(n)
 		if n >= 10_000 || *size == "tiny" {
-			tb.atMost(t, fmt.Sprintf("memory, %d leases in one process", n), "B/lease", each, 2048, "what the heap holds more once the instance leads them, all of it; values not held")
+			tb.AtMost(t, fmt.Sprintf("memory, %d leases in one process", n), "B/lease", each, 2048, "what the heap holds more once the instance leads them, all of it; values not held")
 		} else {
-			tb.figure(t, fmt.Sprintf("memory, %d leases in one process", n), "B/lease", each, "the same; what an instance takes by itself counts here")
+			tb.Figure(t, fmt.Sprintf("memory, %d leases in one process", n), "B/lease", each, "the same; what an instance takes by itself counts here")
 		}
-		tb.figure(t, fmt.Sprintf("memory, %d leases, the state alone", n), "B/lease", stateOnly, "the projection alone")
+		tb.Figure(t, fmt.Sprintf("memory, %d leases, the state alone", n), "B/lease", stateOnly, "the projection alone")
 		if *size != "short" {
 			renewed := r.renewed.Load()
 			d := sized(200*time.Millisecond, 0, 15*time.Second)
 			used := busy(t, d)
-			perSecond := rate(int(r.renewed.Load()-renewed), d)
+			perSecond := table.Rate(int(r.renewed.Load()-renewed), d)
 			*idle = append(*idle, used)
 			how := fmt.Sprintf("of this process over %s: the instance, its NATS server and its Vault together; TTL 1 h, %.0f renewals a second meanwhile", d, perSecond)
-			if n >= 100_000 {
-				tb.atMost(t, fmt.Sprintf("idle, %d leases", n), "% of a core", used, 3, how)
+			if n < 100_000 {
+				tb.Figure(t, fmt.Sprintf("idle, %d leases", n), "% of a core", used, how)
 			} else {
-				tb.figure(t, fmt.Sprintf("idle, %d leases", n), "% of a core", used, how)
+				defer func() { // without the instance
+					how += "; raw: as many by a plain HTTP client and a publish each, the same servers in the same process"
+					tb.AtMostBeside(t, fmt.Sprintf("idle, %d leases", n), "% of a core", used, r.busyByHand(perSecond, d), 3, how)
+				}()
 			}
-			tb.figure(t, fmt.Sprintf("start until it leads, %d leases, no snapshot", n), "ms", ms(starting), fmt.Sprintf("a whole instance: connect, follow %d events, claim, open", n*(lifeEvents+1)))
+			tb.Figure(t, fmt.Sprintf("start until it leads, %d leases, no snapshot", n), "ms", table.MS(starting), fmt.Sprintf("a whole instance: connect, follow %d events, claim, open", n*(lifeEvents+1)))
 		}
 		stop()
 	})
+}
+
+// busyByHand gives what of a core the same renewals take at the same pace when a
+// plain client makes their requests and a message is published for each.
+func (r *rig) busyByHand(perSecond float64, d time.Duration) float64 {
+	renew, end := r.byHand()
+	defer end()
+	m := ready(r.t, renewals("idle", 1))[0]
+	ctx, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		pace := time.NewTicker(time.Duration(float64(time.Second) / max(perSecond, 1)))
+		defer pace.Stop()
+		for {
+			select {
+			case <-pace.C:
+				wg.Go(func() {
+					renew()
+					publishOne(r.t, r.place.nc, m)
+				})
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	used := busy(r.t, d)
+	stop()
+	wg.Wait()
+	return used
 }
 
 // settle waits until a start is over: every name looked at, and what became due
@@ -138,14 +172,14 @@ func (r *rig) settle(n int) {
 	for range 60 {
 		renewed, used := r.renewed.Load(), cpu(r.t)
 		<-time.After(look)
-		if rate(int(r.renewed.Load()-renewed), look) <= usual && cpu(r.t)-used < look/20 {
+		if table.Rate(int(r.renewed.Load()-renewed), look) <= usual && cpu(r.t)-used < look/20 {
 			return
 		}
 	}
 }
 
 // renewing measures how many renewals a second are made when all are due.
-func renewing(t *testing.T, tb *table, n int) {
+func renewing(t *testing.T, tb *table.Table, n int) {
 	r := newRig(t).on(1, false)
 	due := time.Now().UTC().Add(-31 * time.Minute)
 	r.prefill("prod", n, func(int) time.Time { return due })
@@ -155,16 +189,16 @@ func renewing(t *testing.T, tb *table, n int) {
 	r.await("the first renewal", func() bool { return r.renewed.Load() > 0 })
 	begin, first := time.Now(), r.renewed.Load()
 	r.await("the renewals", func() bool { return r.renewed.Load() >= int64(n) })
-	ours := rate(int(r.renewed.Load()-first), time.Since(begin))
+	ours := table.Rate(int(r.renewed.Load()-first), time.Since(begin))
 	stop()
 	how := fmt.Sprintf("%d leases due at once, each a renewal of the lease and of its guard, 2 ms each, 64 in flight, recorded in the log; raw: the same requests by a plain HTTP client, nothing recorded", n)
-	tb.beside(t, "renewals against a Vault that answers in 2 ms", "renewals/s", ours, raw, false, 0, how)
+	tb.Beside(t, "renewals against a Vault that answers in 2 ms", "renewals/s", ours, raw, false, 0, how)
 }
 
-// renewByHand makes the same requests with a plain client.
-func (r *rig) renewByHand(n int) (perSecond float64) {
+// byHand gives a function that makes the requests of a renewal with a plain
+// client.
+func (r *rig) byHand() (renew, end func()) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, MaxConnsPerHost: 64}}
-	defer client.CloseIdleConnections()
 	ask := func(path string) {
 		q, err := http.NewRequestWithContext(background(r.t), http.MethodPost, r.vault.URL()+"/v1/"+path, bytes.NewReader([]byte(`{"lease_id":"x","accessor":"x","increment":3600}`)))
 		if err != nil {
@@ -183,6 +217,16 @@ func (r *rig) renewByHand(n int) (perSecond float64) {
 			r.t.Error(a.Status)
 		}
 	}
+	return func() {
+		ask("sys/leases/renew")
+		ask("auth/token/renew-accessor")
+	}, client.CloseIdleConnections
+}
+
+// renewByHand makes the requests of so many renewals as fast as it can.
+func (r *rig) renewByHand(n int) (perSecond float64) {
+	renew, end := r.byHand()
+	defer end()
 	var wg sync.WaitGroup
 	var left atomic.Int64
 	left.Store(int64(n))
@@ -190,11 +234,10 @@ func (r *rig) renewByHand(n int) (perSecond float64) {
 	for range 64 {
 		wg.Go(func() {
 			for left.Add(-1) >= 0 {
-				ask("sys/leases/renew")
-				ask("auth/token/renew-accessor")
+				renew()
 			}
 		})
 	}
 	wg.Wait()
-	return rate(n, time.Since(begin))
+	return table.Rate(n, time.Since(begin))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/leasesvc/leasesvc/bench/table"
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/events/journal"
 	"github.com/leasesvc/leasesvc/snapshot"
@@ -21,7 +22,7 @@ const tail = 10_000
 // replays measures reading a log: with every event decoded, checked and folded,
 // beside an ordered consumer that only receives; and a start, from the beginning
 // and from a snapshot.
-func replays(t *testing.T, tb *table) {
+func replays(t *testing.T, tb *table.Table) {
 	lengths := sized([]int{2_000}, []int{10_000, 100_000}, []int{10_000, 100_000, 1_000_000})
 	names := sized(100, 1_000, 100_000)
 	longest := lengths[len(lengths)-1]
@@ -37,7 +38,7 @@ func replays(t *testing.T, tb *table) {
 	p.restarts(t, tb)
 }
 
-func (p *place) replay(t *testing.T, tb *table, scope string, n, names int) {
+func (p *place) replay(t *testing.T, tb *table.Table, scope string, n, names int) {
 	rounds := sized(1, 5, 5)
 	if n <= 10_000 {
 		rounds *= 3
@@ -68,9 +69,9 @@ func (p *place) replay(t *testing.T, tb *table, scope string, n, names int) {
 		}
 	}
 	how := fmt.Sprintf("every event decoded and its MAC and place in the chain checked, in turns with an ordered consumer that only receives; median of %d", len(raw))
-	tb.beside(t, fmt.Sprintf("replay, %d events", n), "events/s", rate(n, median(admitted)), rate(n, median(raw)), false, 0.7, how)
-	tb.beside(t, fmt.Sprintf("replay, %d events, not decoded", n), "events/s", rate(n, median(bare)), rate(n, median(raw)), false, 0, "our pull alone")
-	tb.beside(t, fmt.Sprintf("restart without snapshot, %d events, %d leases", n, names), "ms", ms(median(folded)), ms(median(raw)), true, 0, "replayed and folded into the state, beside receiving alone")
+	tb.Beside(t, fmt.Sprintf("replay, %d events", n), "events/s", table.Rate(n, table.Median(admitted)), table.Rate(n, table.Median(raw)), false, 0.7, how)
+	tb.Beside(t, fmt.Sprintf("replay, %d events, not decoded", n), "events/s", table.Rate(n, table.Median(bare)), table.Rate(n, table.Median(raw)), false, 0, "our pull alone")
+	tb.Beside(t, fmt.Sprintf("restart without snapshot, %d events, %d leases", n, names), "ms", table.MS(table.Median(folded)), table.MS(table.Median(raw)), true, 0, "replayed and folded into the state, beside receiving alone")
 }
 
 // receive is the engine's replay, with the pull size that was found best.
@@ -110,7 +111,7 @@ func (p *place) save(t *testing.T, store *snapshot.Store, k snapshot.Key, scope 
 
 // restarts measures a start from a snapshot with so many leases, after a short
 // history and after a long one.
-func (p *place) restarts(t *testing.T, tb *table) {
+func (p *place) restarts(t *testing.T, tb *table.Table) {
 	names := sized(200, 10_000, 100_000)
 	histories := sized([]int{2_000}, []int{100_000}, []int{700_000, 1_000_000})
 	k, err := snapshot.NewKey(key, "bench")
@@ -150,16 +151,16 @@ func (p *place) restarts(t *testing.T, tb *table) {
 				t.Fatalf("%d names at %d", after.State().Len(), after.LastSeq())
 			}
 		}
-		times = append(times, median(starts))
+		times = append(times, table.Median(starts))
 		how := fmt.Sprintf("list, read, check and decode the snapshot, then replay the %d events behind it; median of %d", behind, len(starts))
-		tb.atMost(t, fmt.Sprintf("restart with snapshot, %d events, %d leases", n, names), "ms", ms(median(starts)), 1000, how)
-		tb.figure(t, fmt.Sprintf("taking a snapshot, %d leases: the scope stands still", names), "ms", ms(still), "what the scope's goroutine does; the rest is done beside it")
-		tb.figure(t, fmt.Sprintf("taking a snapshot, %d leases: until it is stored", names), "ms", ms(took), "encoding and storing it, R1, sync default")
-		tb.atMost(t, fmt.Sprintf("snapshot, %d leases", names), "B/lease", float64(bytes)/float64(names), 400, "its bytes over the number of leases")
+		tb.AtMost(t, fmt.Sprintf("restart with snapshot, %d events, %d leases", n, names), "ms", table.MS(table.Median(starts)), 1000, how)
+		tb.Figure(t, fmt.Sprintf("taking a snapshot, %d leases: the scope stands still", names), "ms", table.MS(still), "what the scope's goroutine does; the rest is done beside it")
+		tb.Figure(t, fmt.Sprintf("taking a snapshot, %d leases: until it is stored", names), "ms", table.MS(took), "encoding and storing it, R1, sync default")
+		tb.AtMost(t, fmt.Sprintf("snapshot, %d leases", names), "B/lease", float64(bytes)/float64(names), 400, "its bytes over the number of leases")
 	}
 	if len(times) > 1 {
 		a, b := times[0], times[len(times)-1]
-		tb.figure(t, "restart with snapshot: growth with history", "ms/10^5", ms(b-a)/(float64(histories[len(histories)-1]-histories[0])/1e5),
+		tb.Figure(t, "restart with snapshot: growth with history", "ms/10^5", table.MS(b-a)/(float64(histories[len(histories)-1]-histories[0])/1e5),
 			"what 100,000 more events of history add to a start; flat is 0")
 	}
 }

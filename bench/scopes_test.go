@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/leasesvc/leasesvc/bench/table"
+	"github.com/leasesvc/leasesvc/events/journal"
 	"github.com/leasesvc/leasesvc/leasecore"
 	"github.com/leasesvc/leasesvc/service"
 )
@@ -24,7 +28,7 @@ func ledBy(t *testing.T, svc *service.Service, scope string) bool {
 }
 
 // scopes measures an instance that leads many scopes.
-func scopes(t *testing.T, tb *table) {
+func scopes(t *testing.T, tb *table.Table) {
 	if *size == "short" {
 		return
 	}
@@ -39,10 +43,34 @@ func scopes(t *testing.T, tb *table) {
 	for i := range n {
 		r.await("a scope", func() bool { return ledBy(t, svc, fmt.Sprintf("s-%04d", i)) })
 	}
-	tb.figure(t, fmt.Sprintf("start until it leads, %d scopes", n), "ms", ms(time.Since(begin)), "a whole instance, from connecting until the last scope is led; R1, sync default")
+	tb.Figure(t, fmt.Sprintf("start until it leads, %d scopes", n), "ms", table.MS(time.Since(begin)), "a whole instance, from connecting until the last scope is led; R1, sync default")
 	<-time.After(sized(100*time.Millisecond, 0, 3*time.Second))
-	tb.figure(t, fmt.Sprintf("memory, %d scopes in one process", n), "KiB/scope", float64(inUse()-before)/float64(n)/1024, "the heap over the number of scopes, without leases")
+	tb.Figure(t, fmt.Sprintf("memory, %d scopes in one process", n), "KiB/scope", float64(inUse()-before)/float64(n)/1024, "the heap over the number of scopes, without leases")
 	d := sized(200*time.Millisecond, 0, 10*time.Second)
-	tb.figure(t, fmt.Sprintf("idle, %d scopes", n), "% of a core", busy(t, d), fmt.Sprintf("of this process over %s: the instance and its NATS server; one heartbeat for all scopes", d))
+	tb.Figure(t, fmt.Sprintf("idle, %d scopes", n), "% of a core", busy(t, d), fmt.Sprintf("of this process over %s: the instance and its NATS server; one heartbeat for all scopes", d))
 	stop()
+	r.place.openAtOnce(t, tb, n)
+}
+
+// openAtOnce has many scopes of one instance append at the same time.
+func (p *place) openAtOnce(t *testing.T, tb *table.Table, n int) {
+	t.Helper()
+	const batch, rounds = 10, 5
+	writers, most := make([]*journal.Writer, n), make([]int, n)
+	for i := range writers {
+		writers[i] = p.writer(t, fmt.Sprintf("open-%04d", i), 1)
+	}
+	begin := time.Now()
+	for range rounds {
+		var wg sync.WaitGroup
+		for i, w := range writers {
+			wg.Go(func() {
+				must(t, w, renewals(fmt.Sprintf("open-%04d", i), batch))
+				most[i] = max(most[i], p.log.OpenBatches())
+			})
+		}
+		wg.Wait()
+	}
+	how := fmt.Sprintf("%d scopes append %d events each at once, %d times: %.0f events a second; a stream takes 50 open batches of all instances together", n, batch, rounds, table.Rate(n*batch*rounds, time.Since(begin)))
+	tb.AtMost(t, fmt.Sprintf("batches open at once, %d scopes", n), "batches", float64(slices.Max(most)), openBatches, how)
 }

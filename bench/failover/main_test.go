@@ -4,6 +4,7 @@ import (
 	"flag"
 	"testing"
 
+	"github.com/leasesvc/leasesvc/bench/table"
 	"github.com/leasesvc/leasesvc/itest/clustertest"
 )
 
@@ -19,7 +20,7 @@ func TestMain(m *testing.M) { clustertest.Main(m) }
 // TestFailover measures in turns; each part has its rows written when it is
 // done.
 func TestFailover(t *testing.T) {
-	rows := &table{}
+	rows := &table.Table{}
 	t.Run("killed", func(t *testing.T) { killed(t, rows) })
 	t.Run("stopped", func(t *testing.T) { stopped(t, rows) })
 	t.Run("planned", func(t *testing.T) { planned(t, rows) })

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasesvc/leasesvc/bench/table"
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/itest/clustertest"
 )
@@ -12,7 +13,7 @@ import (
 const scopesTarget = 3 * time.Second
 
 // manyScopes kills an instance that leads 1,000 scopes.
-func manyScopes(t *testing.T, rows *table) {
+func manyScopes(t *testing.T, rows *table.Table) {
 	n := *scopeCount
 	if *serverRounds == 0 {
 		n = min(n, 50)
@@ -44,7 +45,7 @@ func manyScopes(t *testing.T, rows *table) {
 		return first, half, last, epochs
 	}
 	_, _, last, epochs := led(0, nil)
-	rows.figure(t, fmt.Sprintf("%d scopes: a first start", n), "ms", ms(last.Sub(begin)), "from the start of the process to the last opened event; the streams are made, too")
+	rows.Figure(t, fmt.Sprintf("%d scopes: a first start", n), "ms", table.MS(last.Sub(begin)), "from the start of the process to the last opened event; the streams are made, too")
 	in = append(in, d.Instance("b"))
 	in[0].AwaitSaid("msg=definitions ", n, 3*time.Minute)
 
@@ -71,9 +72,9 @@ func manyScopes(t *testing.T, rows *table) {
 	checked := r.Check(in...)
 	t.Logf("%d events, %d takeovers", checked.Events, checked.Takeovers)
 	name := fmt.Sprintf("instance with %d scopes killed: ", n)
-	rows.spread(t, name+"all led again", all, scopesTarget, "from kill -9 to the last scope's opened event, as a follower is given it; R3, sync always")
-	rows.spread(t, name+"the first led again", firsts, 0, "as above")
-	rows.spread(t, name+"half led again", halves, 0, "as above")
-	rows.spread(t, name+"all serving", ready, 0, "until the successor has looked at the definitions of each scope, which is after it began to serve it")
-	rows.write(t)
+	rows.Spread(t, name+"all led again", all, scopesTarget, "from kill -9 to the last scope's opened event, as a follower is given it; R3, sync always")
+	rows.Spread(t, name+"the first led again", firsts, 0, "as above")
+	rows.Spread(t, name+"half led again", halves, 0, "as above")
+	rows.Spread(t, name+"all serving", ready, 0, "until the successor has looked at the definitions of each scope, which is after it began to serve it")
+	rows.Write(t, *out)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
+	"github.com/leasesvc/leasesvc/bench/table"
 	"github.com/leasesvc/leasesvc/epochkv"
 	"github.com/leasesvc/leasesvc/events/journal"
 	"github.com/leasesvc/leasesvc/handover/wire"
@@ -27,7 +28,7 @@ const (
 // servers kills and stops the NATS server that the holder is connected to, that
 // which leads the log, and that which leads the cells; each role on a server of
 // its own.
-func servers(t *testing.T, rows *table) {
+func servers(t *testing.T, rows *table.Table) {
 	p := newPair(t, 2)
 	ctx, cancel := context.WithCancel(context.Background())
 	var working sync.WaitGroup
@@ -63,7 +64,7 @@ func servers(t *testing.T, rows *table) {
 				sinceLeader = append(sinceLeader, o.afterLeader)
 			}
 			name := fmt.Sprintf("NATS server %s, %s: ", f.name, what)
-			rows.atMost(t, name+"takeovers caused", "takeovers", float64(takeovers), 0, fmt.Sprintf("opened events of another epoch during %v and until the cluster was whole; %d rounds", outage, len(again)))
+			rows.AtMost(t, name+"takeovers caused", "takeovers", float64(takeovers), 0, fmt.Sprintf("opened events of another epoch during %v and until the cluster was whole; %d rounds", outage, len(again)))
 			how := "from the election to the next event in the log; a consumer registers 20 times a second"
 			if role > 0 {
 				how = "the log's leader lives on: from the fault to the next event in the log; a consumer registers 20 times a second"
@@ -72,15 +73,15 @@ func servers(t *testing.T, rows *table) {
 			if f.name == "stopped" {
 				target = 0 // a black hole is noticed by pings, after 2 to 3 s
 			}
-			rows.spread(t, name+"appended again after the log has a leader", sinceLeader, target, how)
-			rows.spread(t, name+"no append", again, 0, "the longest time between two events in the log, from the fault on")
-			rows.spread(t, name+"no get answered", away, 0, "the longest time without an answered raw get")
+			rows.Spread(t, name+"appended again after the log has a leader", sinceLeader, target, how)
+			rows.Spread(t, name+"no append", again, 0, "the longest time between two events in the log, from the fault on")
+			rows.Spread(t, name+"no get answered", away, 0, "the longest time without an answered raw get")
 		}
 	}
 	cancel()
 	working.Wait()
 	p.r.Check(p.in...)
-	rows.write(t)
+	rows.Write(t, *out)
 }
 
 // place puts the role on a server of its own and tells which: 0 the log's

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasesvc/leasesvc/bench/table"
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/itest/clustertest"
 )
@@ -151,27 +152,27 @@ func collect(all []phases, of func(*phases) time.Duration) (out []time.Duration)
 	return out
 }
 
-func (p *pair) report(rows *table, what string, all []phases, target time.Duration, signal string) {
+func (p *pair) report(rows *table.Table, what string, all []phases, target time.Duration, signal string) {
 	t := p.t
 	t.Helper()
-	rows.spread(t, what+": without a holder", collect(all, func(p *phases) time.Duration { return p.opened }), target,
+	rows.Spread(t, what+": without a holder", collect(all, func(p *phases) time.Duration { return p.opened }), target,
 		"from "+signal+" to the successor's opened event, as a follower on a connection of its own is given it")
-	rows.spread(t, what+": first get answered", collect(all, func(p *phases) time.Duration { return p.answered }), 0,
+	rows.Spread(t, what+": first get answered", collect(all, func(p *phases) time.Duration { return p.answered }), 0,
 		"from "+signal+" to the first raw get that the successor answered; one is asked every 5 ms")
-	rows.spread(t, what+": no get answered", collect(all, func(p *phases) time.Duration { return p.gap }), 0,
+	rows.Spread(t, what+": no get answered", collect(all, func(p *phases) time.Duration { return p.gap }), 0,
 		"the longest time without an answered raw get around the takeover")
 	failed, asked, library := 0, 0, 0
 	for _, ph := range all {
 		failed, asked, library = failed+ph.failed, asked+ph.asked, library+ph.libraryFailed
 	}
-	rows.figure(t, what+": raw gets failed, of one takeover", "gets", float64(failed)/float64(len(all)),
+	rows.Figure(t, what+": raw gets failed, of one takeover", "gets", float64(failed)/float64(len(all)),
 		fmt.Sprintf("raw gets that were not repeated and got no credential within 500 ms, sent from %s to the first success: %d of %d", signal, failed, asked))
-	rows.figure(t, what+": library gets failed, in all", "gets", float64(library),
+	rows.Figure(t, what+": library gets failed, in all", "gets", float64(library),
 		fmt.Sprintf("consumer.Get with a context of 2 s, one after the other, over all %d takeovers", len(all)))
 }
 
 // killed measures takeovers from a holder that kill -9 ended.
-func killed(t *testing.T, rows *table) {
+func killed(t *testing.T, rows *table.Table) {
 	p := newPair(t, 1)
 	var all []phases
 	for range *rounds {
@@ -185,15 +186,15 @@ func killed(t *testing.T, rows *table) {
 	}
 	p.check(0)
 	p.report(rows, "instance killed", all, killedTarget, "kill -9")
-	rows.spread(t, "instance killed: until it is deposed", collect(all, func(p *phases) time.Duration { return p.deposed }), 0,
+	rows.Spread(t, "instance killed: until it is deposed", collect(all, func(p *phases) time.Duration { return p.deposed }), 0,
 		"from kill -9 to the standby's compare-and-set on the holder cell (E22), by its log")
-	rows.spread(t, "instance killed: from deposed to opened", collect(all, func(p *phases) time.Duration { return p.opened - p.deposed }), 0,
+	rows.Spread(t, "instance killed: from deposed to opened", collect(all, func(p *phases) time.Duration { return p.opened - p.deposed }), 0,
 		"two reads, the claim's compare-and-set, the opened event; R3, sync always")
-	rows.write(t)
+	rows.Write(t, *out)
 }
 
 // stopped measures takeovers from a holder that SIGSTOP holds.
-func stopped(t *testing.T, rows *table) {
+func stopped(t *testing.T, rows *table.Table) {
 	p := newPair(t, 1)
 	var all []phases
 	for range *rounds {
@@ -209,11 +210,11 @@ func stopped(t *testing.T, rows *table) {
 	}
 	p.check(0)
 	p.report(rows, "instance stopped", all, stoppedTarget, "SIGSTOP")
-	rows.write(t)
+	rows.Write(t, *out)
 }
 
 // planned measures SIGTERM and step-down, in turns.
-func planned(t *testing.T, rows *table) {
+func planned(t *testing.T, rows *table.Table) {
 	p := newPair(t, 1)
 	var terminated, steppedDown []phases
 	for n := range max(2, *rounds) {
@@ -248,16 +249,16 @@ func planned(t *testing.T, rows *table) {
 	p.check(0)
 	p.report(rows, "planned", append(terminated, steppedDown...), plannedTarget, "SIGTERM or step-down")
 	both := append(terminated, steppedDown...)
-	rows.spread(t, "planned: from released to opened in the log", collect(both, func(p *phases) time.Duration { return p.release }), 0,
+	rows.Spread(t, "planned: from released to opened in the log", collect(both, func(p *phases) time.Duration { return p.release }), 0,
 		"between the two events, by the servers' clock")
-	rows.spread(t, "planned: SIGTERM, without a holder", collect(terminated, func(p *phases) time.Duration { return p.opened }), 0, "as above")
-	rows.spread(t, "planned: step-down, without a holder", collect(steppedDown, func(p *phases) time.Duration { return p.opened }), 0, "as above")
+	rows.Spread(t, "planned: SIGTERM, without a holder", collect(terminated, func(p *phases) time.Duration { return p.opened }), 0, "as above")
+	rows.Spread(t, "planned: step-down, without a holder", collect(steppedDown, func(p *phases) time.Duration { return p.opened }), 0, "as above")
 	failed := 0
 	for _, ph := range both {
 		failed += ph.failed
 	}
-	rows.atMost(t, "planned: raw gets failed, in all", "gets", float64(failed), 0, "standbys are to answer from their own projection")
-	rows.write(t)
+	rows.AtMost(t, "planned: raw gets failed, in all", "gets", float64(failed), 0, "standbys are to answer from their own projection")
+	rows.Write(t, *out)
 }
 
 // check has the log judged as a whole.

@@ -41,6 +41,10 @@ type Log struct {
 	lost chan struct{} // closed when the connection is lost, then made anew
 }
 
+// OpenBatches gives how many atomic batches are on their way to the stream, of
+// all writers of this log; at most 16.
+func (l *Log) OpenBatches() int { return len(l.batches) }
+
 // State is how full and how far the log is.
 type State struct {
 	Created           time.Time
