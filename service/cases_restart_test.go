@@ -26,11 +26,15 @@ func TestC29_RestartAcquiresNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	second, stop := r.start("state-a")
-	r.await("the restarted holder", func() bool { return r.count(events.TypeOpened) == 2 && r.serves(second, "app") && r.serves(second, "batch") })
+	r.await("the restarted holder", func() bool {
+		return r.count(events.TypeOpened) == 2 && r.serves(second, "app") && r.serves(second, "batch")
+	})
 	service.CutOff(second) // as a kill does
 	_ = stop()             // which NATS hears nothing of
 	third, _ := r.start("state-a")
-	r.await("the holder restarted after a kill", func() bool { return r.count(events.TypeOpened) == 3 && r.serves(third, "app") && r.serves(third, "batch") })
+	r.await("the holder restarted after a kill", func() bool {
+		return r.count(events.TypeOpened) == 3 && r.serves(third, "app") && r.serves(third, "batch")
+	})
 	r.definitions(2, definition("app", "")+definition("batch", "")+definition("later", ""))
 	r.done(r.api().Apply(aBit(t), "prod"))
 	r.await("a lease that is new", func() bool { return r.active("later") != 0 }) // what was owed before it is done, too

@@ -2,24 +2,19 @@ package mysqlserver
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
-	"path/filepath"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/leasesvc/leasesvc/internal/process"
-	"github.com/leasesvc/leasesvc/secret"
+	"github.com/leasesvc/leasesvc/internal/privateserver"
 )
 
 const (
@@ -30,28 +25,18 @@ const (
 	maxParent = 64
 
 	installWithin = 120 * time.Second
-	readyWithin   = 60 * time.Second
 	stopWithin    = 20 * time.Second
-	readyPoll     = 20 * time.Millisecond
-	portAttempts  = 5
 )
 
-var errEnded = errors.New("ended while starting")
-
-// Server is one private MariaDB server.
+// Server is one private MariaDB server. A stop ends its sessions; what was
+// committed stays.
 type Server struct {
+	*privateserver.Server
 	programs programs
-	dir      string // data, socket, log
-	password secret.String
-
-	mu     sync.Mutex // Start, Stop, Restart, Close, and the three below
-	port   int
-	run    *process.Process // nil while stopped
-	closed bool             // for ever: the data is gone
 }
 
 // Open makes a data directory and starts a server on it; it returns when the
-// server answers, usually after some seconds. The caller must [Server.Close] it.
+// server answers, usually after some seconds. The caller must Close it.
 // The error wraps [ErrNotInstalled] where there is no MariaDB to start.
 func Open() (*Server, error) {
 	found, err := find()
@@ -66,28 +51,21 @@ func Open() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the server's directory: %w", err)
 	}
-	s := &Server{programs: found, dir: dir, password: secret.New(rand.Text())}
+	s := &Server{programs: found}
+	s.Server = privateserver.New(privateserver.Kind{
+		Name: "MariaDB", Ports: 1, Commands: s.commands, Ping: s.ping,
+		Ready: 60 * time.Second, Stop: stopWithin, Poll: 20 * time.Millisecond, Ends: syscall.SIGTERM, Orphaned: syscall.SIGKILL,
+	}, dir)
 	if err := s.initialise(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	// Somebody else can take a port between our finding it free and the
-	// server's binding it, which ends the server; so a first start may try
-	// several.
-	for range portAttempts {
-		if s.port, err = freePort(); err != nil {
-			break
-		}
-		if err = s.Start(); err == nil {
-			if err = os.Remove(s.file("init.sql")); err != nil {
-				break
-			}
-			return s, nil
-		}
-		if !errors.Is(err, errEnded) {
-			break
-		}
+	if err := s.Server.Open(); err != nil {
+		return nil, err
 	}
-	return nil, errors.Join(err, s.Close())
+	if err := os.Remove(s.File("init.sql")); err != nil {
+		return nil, errors.Join(fmt.Errorf("remove what the first start did: %w", err), s.Close())
+	}
+	return s, nil
 }
 
 // initialise makes the system tables, and writes what the first start does:
@@ -95,19 +73,19 @@ func Open() (*Server, error) {
 func (s *Server) initialise() error {
 	ctx, cancel := context.WithTimeout(context.Background(), installWithin)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.programs.install, "--no-defaults", "--datadir="+s.file("data"), "--user="+account(),
+	cmd := exec.CommandContext(ctx, s.programs.install, "--no-defaults", "--datadir="+s.File("data"), "--user="+account(),
 		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", "--innodb-log-file-size=8M")
-	cmd.Dir, cmd.Env = s.dir, s.environment()
+	cmd.Dir, cmd.Env = s.Dir(), s.environment()
 	cmd.WaitDelay = stopWithin // killed, it can leave children that hold its output open
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("mariadb-install-db in %s: %w\n%s", s.dir, err, out)
+		return fmt.Errorf("mariadb-install-db in %s: %w\n%s", s.Dir(), err, out)
 	}
 	first := fmt.Sprintf(`CREATE OR REPLACE USER '%s'@'127.0.0.1' IDENTIFIED BY '%s';
 GRANT ALL ON *.* TO '%[1]s'@'127.0.0.1' WITH GRANT OPTION;
 DELETE FROM mysql.global_priv WHERE User <> 'mariadb.sys' AND NOT (User = '%[1]s' AND Host = '127.0.0.1');
 FLUSH PRIVILEGES;
-`, superuser, s.password.Reveal())
-	if err := os.WriteFile(s.file("init.sql"), []byte(first), 0o600); err != nil {
+`, superuser, s.Password())
+	if err := os.WriteFile(s.File("init.sql"), []byte(first), 0o600); err != nil {
 		return fmt.Errorf("write the server's account: %w", err)
 	}
 	return nil
@@ -121,98 +99,27 @@ func account() string {
 	return strconv.Itoa(os.Geteuid())
 }
 
-// Start starts the server again after [Server.Stop], on the same port and data,
-// and returns when it answers.
-func (s *Server) Start() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.start()
-}
-
-// Stop shuts the server down: sessions are ended, what was committed stays. To
-// stop a stopped server is no error.
-func (s *Server) Stop() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stop()
-}
-
-// Restart stops the server and starts it on the same port and data.
-func (s *Server) Restart() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.stop(); err != nil {
-		return err
-	}
-	return s.start()
-}
-
-func (s *Server) start() error {
-	if s.closed {
-		return fmt.Errorf("start MariaDB on port %d: it is closed and its data removed", s.port)
-	}
-	if s.run != nil {
-		return fmt.Errorf("start MariaDB on port %d: it runs already", s.port)
-	}
-	run, err := process.Start(s.command(), s.Log(), syscall.SIGKILL)
-	if err != nil {
-		return fmt.Errorf("start MariaDB on port %d: %w", s.port, err)
-	}
-	s.run = run
-	if err := s.awaitReady(); err != nil {
-		return errors.Join(fmt.Errorf("%w\n%s", err, s.run.LogTail()), s.stop())
-	}
-	return nil
-}
-
-func (s *Server) stop() error {
-	if s.run == nil {
-		return nil
-	}
-	err := s.run.End(syscall.SIGTERM, stopWithin)
-	s.run = nil
-	if err != nil {
-		return fmt.Errorf("stop MariaDB on port %d: %w", s.port, err)
-	}
-	return nil
-}
-
-func (s *Server) command() *exec.Cmd {
+func (s *Server) commands(ports []int) ([]privateserver.Command, error) {
 	args := []string{
-		"--no-defaults", "--datadir=" + s.file("data"), "--socket=" + s.file("socket"), "--pid-file=" + s.file("pid"),
-		"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.port), "--skip-name-resolve", "--user=" + account(),
+		"--no-defaults", "--datadir=" + s.File("data"), "--socket=" + s.File("socket"), "--pid-file=" + s.File("pid"),
+		"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(ports[0]), "--skip-name-resolve", "--user=" + account(),
 		"--max-connections=300", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M",
 		"--innodb-flush-log-at-trx-commit=0", "--skip-log-bin", "--performance-schema=OFF",
 	}
-	if _, err := os.Stat(s.file("init.sql")); err == nil {
-		args = append(args, "--init-file="+s.file("init.sql"))
+	if _, err := os.Stat(s.File("init.sql")); err == nil {
+		args = append(args, "--init-file="+s.File("init.sql"))
 	}
-	// No context ends it: its owner does, in order.
 	cmd := exec.CommandContext(context.Background(), s.programs.server, args...)
-	cmd.Dir, cmd.Env = s.dir, s.environment()
-	return cmd
+	cmd.Dir, cmd.Env = s.Dir(), s.environment()
+	return []privateserver.Command{{Cmd: cmd, Log: "log"}}, nil
 }
 
 func (s *Server) environment() []string {
-	return []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin", "LC_ALL=C", "TZ=UTC", "HOME=" + s.dir, "TMPDIR=" + s.dir}
+	return []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin", "LC_ALL=C", "TZ=UTC", "HOME=" + s.Dir(), "TMPDIR=" + s.Dir()}
 }
 
-func (s *Server) awaitReady() error {
-	ctx, cancel := context.WithTimeout(context.Background(), readyWithin)
-	defer cancel()
-	for {
-		err := login(ctx, s.addr(), superuser, s.password.Reveal())
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-s.run.Exited():
-			return fmt.Errorf("the MariaDB server on port %d %w: %s", s.port, errEnded, s.run.State())
-		case <-ctx.Done():
-			return fmt.Errorf("the MariaDB server on port %d did not answer within %v: %w", s.port, readyWithin, err)
-		case <-time.After(readyPoll):
-		}
-	}
+func (s *Server) ping(ctx context.Context, ports []int) error {
+	return login(ctx, privateserver.Loopback(ports[0]), superuser, s.Password())
 }
 
 // Login tries a user name and password on a connection of its own.
@@ -244,7 +151,7 @@ func open(addr, user, password string) (*sql.DB, error) {
 }
 
 // DB opens the server as the superuser. The caller closes it.
-func (s *Server) DB() (*sql.DB, error) { return open(s.Addr(), superuser, s.password.Reveal()) }
+func (s *Server) DB() (*sql.DB, error) { return open(s.Addr(), superuser, s.Password()) }
 
 // Users gives the accounts that look like a Vault's ("v-..."), sorted.
 func (s *Server) Users(ctx context.Context) ([]string, error) {
@@ -269,61 +176,5 @@ func (s *Server) Users(ctx context.Context) ([]string, error) {
 	return users, rows.Err()
 }
 
-// Close stops the server and removes its files, after which it cannot be
-// started. To close a closed server is no error.
-func (s *Server) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	err := s.stop()
-	if rmErr := os.RemoveAll(s.dir); rmErr != nil {
-		err = errors.Join(err, fmt.Errorf("remove MariaDB's directory: %w", rmErr))
-	}
-	return err
-}
-
-// String implements fmt.Stringer without the password.
-func (s *Server) String() string { return "MariaDB on " + s.Addr() }
-
-// GoString implements fmt.GoStringer, so that %#v shows no password either.
-func (s *Server) GoString() string { return s.String() }
-
-// Addr is the server's "127.0.0.1:port".
-func (s *Server) Addr() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.addr()
-}
-
-func (s *Server) addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
-
-// Port is the server's TCP port; it stays the same over a restart.
-func (s *Server) Port() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.port
-}
-
 // Superuser is the name of the account that there is.
 func (*Server) Superuser() string { return superuser }
-
-// Password is the superuser's password.
-func (s *Server) Password() string { return s.password.Reveal() }
-
-// Log is the file with the server's log; it is gone after [Server.Close].
-func (s *Server) Log() string { return s.file("log") }
-
-func (s *Server) file(name string) string { return filepath.Join(s.dir, name) }
-
-func freePort() (int, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(context.Background(), "tcp4", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
-		return 0, fmt.Errorf("let go of the free port %d: %w", port, err)
-	}
-	return port, nil
-}

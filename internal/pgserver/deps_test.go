@@ -11,7 +11,7 @@ import (
 
 func TestArrows(t *testing.T) {
 	arrows.Check(t, arrows.Allow{
-		Internal: []string{"internal/process", "secret"},
+		Internal: []string{"internal/privateserver", "internal/process", "secret"},
 		External: []string{"github.com/jackc/pgx/v5"},
 		Why:      "a server to try things on knows nothing of who tries them",
 	})

@@ -2,9 +2,7 @@ package pgserver_test
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/leasesvc/leasesvc/internal/pgserver"
+	"github.com/leasesvc/leasesvc/internal/privateserver/lifetest"
 	"github.com/leasesvc/leasesvc/itest/pgtest"
 )
 
@@ -59,68 +58,22 @@ func TestRestartKeepsPortAndData(t *testing.T) {
 	}
 }
 
-func TestStopRefusesConnectionsUntilStart(t *testing.T) {
-	s := pgtest.Start(t)
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Stop(); err != nil {
-		t.Fatalf("the second stop: %v", err)
-	}
-	if answers(s.Addr()) {
-		t.Fatal("a stopped server answers")
-	}
-	if err := s.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(); err == nil {
-		t.Fatal("a running server was started again")
-	}
-	if _, err := s.Roles(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestCloseRemovesServerAndFiles(t *testing.T) {
+func TestLifeOfAServer(t *testing.T) {
 	s, err := pgserver.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Dir(s.Log())
-	if _, err := os.Stat(dir); err != nil || !answers(s.Addr()) {
-		t.Errorf("an open server has no directory (%v) or does not answer", err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if answers(s.Addr()) {
-		t.Error("a closed server answers")
-	}
-	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("%s outlived its server: %v", dir, err)
-	}
-	if err := s.Start(); err == nil {
-		t.Error("a closed server was started")
-	}
-	if err := s.Close(); err != nil {
-		t.Errorf("the second close: %v", err)
-	}
+	lifetest.Life(t, s, func(ctx context.Context, password string) error {
+		c, err := pgx.Connect(ctx, "postgres://"+s.Superuser()+":"+password+"@"+s.Addr()+"/postgres?sslmode=disable")
+		if err != nil {
+			return err
+		}
+		return c.Close(ctx)
+	}, "password authentication failed")
 }
 
-func TestOnlyThePasswordOpensTheServer(t *testing.T) {
+func TestTheLogHasNoPasswordOfAStatement(t *testing.T) {
 	s := pgtest.Shared(t)
-	c, err := pgx.Connect(t.Context(), "postgres://"+s.Superuser()+":wrong@"+s.Addr()+"/postgres?sslmode=disable")
-	if err == nil {
-		c.Close(t.Context())
-		t.Fatal("a wrong password was accepted")
-	}
-}
-
-func TestNothingPrintsThePassword(t *testing.T) {
-	s := pgtest.Shared(t)
-	if printed := fmt.Sprintf("%v %+v %#v %s %q", s, s, s, s, s); strings.Contains(printed, s.Password()) {
-		t.Error("a printed server shows its password")
-	}
 	c, err := pgx.Connect(t.Context(), s.DSN())
 	if err != nil {
 		t.Fatal(err)
