@@ -300,54 +300,87 @@ func (e *endpoints) read(ctx context.Context, look func(*leasecore.State) any) (
 }
 
 func (e *endpoints) status(ctx context.Context, r micro.Request) {
-	t := e.term
-	st, err := e.read(ctx, func(s *leasecore.State) any {
-		now := t.svc.clock.Now()
-		out := api.Status{
-			Scope: t.name, Holder: t.svc.cells.HolderID(), Epoch: s.Epoch, Since: s.OpenedAt, Version: t.svc.opts.Version,
-			LastSeq: s.LastSeq, Names: s.Len(), Revision: s.Revision, ServiceKey: t.svc.keys.Public(), Insecure: t.svc.cfg.InsecureConsumers,
-		}
-		out.Skipped, _ = t.projection.Skipped()
-		for n := range s.Names() {
-			if n.Committed(now) != nil {
-				out.Usable++ // L55
-			}
-		}
-		return out
-	})
+	out, err := e.term.status(ctx)
 	if err != nil {
 		e.refuse(r, err)
 		return
 	}
-	out := st.(api.Status)
-	for _, name := range t.svc.cfg.VaultNames() {
-		row, notes := t.svc.vaults[name].status()
-		out.Vaults, out.Notes = append(out.Vaults, row), append(out.Notes, notes...)
-	}
-	if out.Insecure {
-		out.Notes = append(out.Notes, "insecure_consumers is set: whoever reaches NATS may register as a consumer")
-	}
-	if since, paused := t.svc.cells.PausedSince(); paused {
-		out.Notes = append(out.Notes, "NATS refuses our credentials since "+since.UTC().Format(time.RFC3339))
-	}
 	e.respond(r, out)
 }
 
-func (e *endpoints) leases(ctx context.Context, r micro.Request) {
-	t := e.term
-	table, err := e.read(ctx, func(s *leasecore.State) any {
-		now := t.svc.clock.Now()
-		out := api.Leases{Scope: t.name, Time: now, Names: []api.Lease{}}
-		for _, name := range s.SortedNames() {
-			out.Names = append(out.Names, row(s, s.Name(name), now))
-		}
-		return out
+// look shows the state on the scope's goroutine: Tick without a name decides
+// nothing.
+func (t *term) look(ctx context.Context, look func(*leasecore.State)) error {
+	_, err := t.do(ctx, leasecore.Tick{}, events.Actor{}, func(s *leasecore.State) any {
+		look(s)
+		return nil
 	})
+	return err
+}
+
+// statusOfState gives what a state says of its scope.
+func statusOfState(s *leasecore.State, now time.Time) api.Status {
+	out := api.Status{
+		Scope: s.Scope, Holder: s.Holder, Epoch: s.Epoch, Since: s.OpenedAt, LastSeq: s.LastSeq, Names: s.Len(), Revision: s.Revision,
+	}
+	for n := range s.Names() {
+		if n.Committed(now) != nil {
+			out.Usable++ // L55
+		}
+	}
+	return out
+}
+
+// status is what the holder says of itself and its scope.
+func (t *term) status(ctx context.Context) (api.Status, error) {
+	var out api.Status
+	err := t.look(ctx, func(s *leasecore.State) {
+		out = statusOfState(s, t.svc.clock.Now())
+		out.Skipped, _ = t.projection.Skipped()
+		out.Skipped += t.follower.strangers.Load() - t.strangers // those that came since
+	})
+	if err != nil {
+		return api.Status{}, err
+	}
+	out.Holder, out.Version, out.ServiceKey, out.Insecure = t.svc.cells.HolderID(), t.svc.opts.Version, t.svc.keys.Public(), t.svc.cfg.InsecureConsumers
+	out.Vaults, out.Notes = t.svc.vaultRows()
+	out.Notes = append(out.Notes, t.svc.notes()...)
+	return out, nil
+}
+
+// vaultRows tells how the Vault connections are, and what of them needs a person's
+// eye.
+func (s *Service) vaultRows() (rows []api.Vault, notes []string) {
+	for _, name := range s.cfg.VaultNames() {
+		row, more := s.vaults[name].status()
+		rows, notes = append(rows, row), append(notes, more...)
+	}
+	return rows, notes
+}
+
+// notes tells what else needs a person's eye.
+func (s *Service) notes() (notes []string) {
+	if s.cfg.InsecureConsumers {
+		notes = append(notes, "insecure_consumers is set: whoever reaches NATS may register as a consumer")
+	}
+	if since, paused := s.cells.PausedSince(); paused {
+		notes = append(notes, "NATS refuses our credentials since "+since.UTC().Format(time.RFC3339))
+	}
+	return notes
+}
+
+func (e *endpoints) leases(ctx context.Context, r micro.Request) {
+	table, err := e.term.table(ctx, "")
 	if err != nil {
 		e.refuse(r, err)
 		return
 	}
 	e.respond(r, table)
+}
+
+// table is the scope's table, or the row of one name, as the holder has it.
+func (t *term) table(ctx context.Context, only string) (api.Leases, error) {
+	return tableOf(t.scope.name, only, t.svc.clock.Now, func(look func(*leasecore.State)) error { return t.look(ctx, look) })
 }
 
 // row describes one name.

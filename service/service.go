@@ -23,6 +23,7 @@ import (
 	"github.com/leasesvc/leasesvc/leasecore"
 	"github.com/leasesvc/leasesvc/secret"
 	"github.com/leasesvc/leasesvc/service/config"
+	"github.com/leasesvc/leasesvc/service/metrics"
 	"github.com/leasesvc/leasesvc/snapshot"
 )
 
@@ -73,6 +74,17 @@ type Service struct {
 
 	beforeFeed func() // tests: holds the followers up
 	page       *page
+
+	metrics *metrics.Metrics
+	// begun is closed when the connections are there.
+	begun chan struct{}
+	// followed is the last sequence of the log that was followed, strangers counts
+	// messages under subjects of no scope.
+	followed, strangers atomic.Uint64
+	heart               pulse // of the heartbeat
+	lastLog             atomic.Pointer[logState]
+	judging             chan struct{} // a lock of one
+	lastReadiness       atomic.Pointer[readiness]
 }
 
 // FencedError ends Run where exit_on_fence is set: the instance was fenced
@@ -105,7 +117,9 @@ func New(cfg *config.Config, opts Options) (*Service, error) {
 	s := &Service{
 		cfg: cfg, opts: opts, log: opts.Logger, clock: newClock(), savePace: defaultSavePace,
 		vaults: map[string]*vaultConn{}, scopes: map[string]*scope{}, ahead: make(chan ahead, aheadQueue),
+		begun: make(chan struct{}), judging: make(chan struct{}, 1),
 	}
+	s.metrics = metrics.New(figures{s}, metrics.Options{Version: opts.Version, PerLease: cfg.Metrics.PerLease, Logger: s.log})
 	s.started = s.clock.Now()
 	seed, err := sealSeed(cfg)
 	if err != nil {
@@ -127,6 +141,7 @@ func New(cfg *config.Config, opts Options) (*Service, error) {
 	}
 	for name := range cfg.Scopes {
 		s.scopes[name] = newScope(s, name)
+		s.metrics.Known(name)
 	}
 	return s, nil
 }
@@ -158,6 +173,7 @@ func (s *Service) Run(ctx context.Context) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer s.close()
+	defer s.serveHTTP(base)()
 	if err := s.begin(ctx); err != nil {
 		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 			return nil // stopped before it had begun
@@ -176,6 +192,7 @@ func (s *Service) Run(ctx context.Context) error {
 
 	defer stopReads()
 	next := s.restoreFollowers(ctx)
+	s.followed.Store(next - 1)
 	for _, sc := range s.scopes {
 		if err := sc.reads.start(base); err != nil {
 			return err
@@ -195,9 +212,8 @@ func (s *Service) Run(ctx context.Context) error {
 	for range aheadAtOnce {
 		background.Go(func() error { return s.readsAhead(bctx) })
 	}
-	if s.opts.OnHTTP != nil {
-		background.Go(func() error { return s.servePage(bctx) })
-	}
+	background.Go(func() error { return s.watch(bctx) })
+	close(s.begun)
 	for _, sc := range s.scopes {
 		leading.Go(func() error { return sc.run(lctx, base) })
 	}
@@ -362,7 +378,9 @@ func (s *Service) heartbeat(ctx context.Context) error {
 	back := s.nc.StatusChanged(nats.CONNECTED)
 	defer s.nc.RemoveStatusListener(back)
 	for {
+		s.heart.work()
 		err := s.cells.Renew(ctx, s.echo())
+		s.heart.rest()
 		var fenced *epochkv.Fenced
 		switch {
 		case errors.As(err, &fenced):
