@@ -39,6 +39,7 @@ type Options struct {
 // Metrics are an instance's.
 type Metrics struct {
 	opts     Options
+	source   Source
 	registry *prometheus.Registry
 
 	applied, takeovers, refusals, ended, failures, snapshots *prometheus.CounterVec
@@ -55,18 +56,23 @@ type failure struct{ action, kind string }
 // New makes the metrics of an instance on a registry of their own.
 func New(source Source, opts Options) *Metrics {
 	m := &Metrics{
-		opts: opts, registry: prometheus.NewPedanticRegistry(),
+		opts: opts, registry: prometheus.NewRegistry(), source: source,
 		applied: counters(applied), takeovers: counters(takeovers), refusals: counters(refusals), ended: counters(ended),
 		failures: counters(failures), snapshots: counters(snapshots),
 		handovers: histograms(handovers, []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900}),
 		gap:       histograms(gap, []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 300}),
 	}
-	m.registry.MustRegister(
-		m.applied, m.takeovers, m.refusals, m.ended, m.failures, m.snapshots, m.handovers, m.gap,
-		&collector{source: source, metrics: m},
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
+	m.registry.MustRegister(m.collectors()...)
 	return m
+}
+
+// collectors are all that is registered.
+func (m *Metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		m.applied, m.takeovers, m.refusals, m.ended, m.failures, m.snapshots, m.handovers, m.gap,
+		&collector{source: m.source, metrics: m},
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	}
 }
 
 func counters(m *Metric) *prometheus.CounterVec {
