@@ -132,14 +132,12 @@ func (s *Service) stuck(now time.Time) (out []api.StuckLoop) {
 	for _, name := range s.cfg.ScopeNames() {
 		sc := s.scopes[name]
 		if t := sc.led.Load(); t != nil {
-			add(name, "decide", t.pulse.stuck(now))
+			add(name, "decide", t.pulse.stuck(now, s.stuckAfter))
 		}
-		add(name, "follow", sc.follower.pulse.stuck(now))
+		add(name, "follow", sc.follower.pulse.stuck(now, s.stuckAfter))
 	}
 	// One heartbeat has the time-out of its requests, and a few repetitions.
-	if lasted := s.heart.stuck(now); lasted > stuckAfter+2*s.cfg.OperationTimeout.Duration() {
-		add("", "heartbeat", lasted)
-	}
+	add("", "heartbeat", s.heart.stuck(now, s.stuckAfter+2*s.cfg.OperationTimeout.Duration()))
 	return out
 }
 

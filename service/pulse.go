@@ -20,13 +20,14 @@ const stuckAfter = time.Minute
 func (p *pulse) work() { p.since.Store(max(1, int64(time.Since(started)))) }
 func (p *pulse) rest() { p.since.Store(0) }
 
-// stuck gives for how long the step has lasted, if that is too long; 0: it is not.
-func (p *pulse) stuck(now time.Time) time.Duration {
+// stuck gives for how long the step has lasted, if that is longer than it may; 0:
+// it is not.
+func (p *pulse) stuck(now time.Time, may time.Duration) time.Duration {
 	at := p.since.Load()
 	if at == 0 {
 		return 0
 	}
-	if lasted := now.Sub(started) - time.Duration(at); lasted > stuckAfter {
+	if lasted := now.Sub(started) - time.Duration(at); lasted > may {
 		return lasted
 	}
 	return 0

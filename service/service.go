@@ -82,6 +82,7 @@ type Service struct {
 	// messages under subjects of no scope.
 	followed, strangers atomic.Uint64
 	heart               pulse // of the heartbeat
+	stuckAfter          time.Duration
 	lastLog             atomic.Pointer[logState]
 	judging             chan struct{} // a lock of one
 	lastReadiness       atomic.Pointer[readiness]
@@ -117,7 +118,7 @@ func New(cfg *config.Config, opts Options) (*Service, error) {
 	s := &Service{
 		cfg: cfg, opts: opts, log: opts.Logger, clock: newClock(), savePace: defaultSavePace,
 		vaults: map[string]*vaultConn{}, scopes: map[string]*scope{}, ahead: make(chan ahead, aheadQueue),
-		begun: make(chan struct{}), judging: make(chan struct{}, 1),
+		begun: make(chan struct{}), judging: make(chan struct{}, 1), stuckAfter: stuckAfter,
 	}
 	s.metrics = metrics.New(figures{s}, metrics.Options{Version: opts.Version, PerLease: cfg.Metrics.PerLease, Logger: s.log})
 	s.started = s.clock.Now()
