@@ -48,13 +48,18 @@ func (t *term) serveAPI() (*endpoints, error) {
 	if strings.Count(version, ".") != 2 {
 		version = "0.0.0"
 	}
+	metadata, counts := readsMetadata(t.name), map[string]*opCounts{}
+	metadata[api.MetadataScope], metadata["holder"], metadata["epoch"] = t.name, t.svc.cells.HolderID(), fmt.Sprint(t.epoch)
+	for op := range contracts {
+		counts[op] = &opCounts{}
+	}
 	m, err := micro.AddService(t.svc.nc, micro.Config{
 		// A queue group would go on giving a share of the requests to a
 		// subscription behind a NATS server that hangs: only the holder serves.
 		QueueGroupDisabled: true,
 
 		Name: api.ServiceName, Version: strings.TrimPrefix(version, "v"), Description: "short-lived credentials, kept alive and handed over",
-		Metadata: map[string]string{api.MetadataScope: t.name, "holder": t.svc.cells.HolderID(), "epoch": fmt.Sprint(t.epoch)},
+		Metadata: metadata, StatsHandler: statsOf(counts),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("serving the API of scope %s: %w", t.name, err)
@@ -78,7 +83,8 @@ func (t *term) serveAPI() (*endpoints, error) {
 	maps.Copy(ops, e.documentOps())
 	for subject, handle := range ops {
 		op := strings.Split(subject, ".")[1]
-		err := m.AddEndpoint(op, micro.HandlerFunc(func(r micro.Request) { e.serve(r, handle) }), micro.WithEndpointSubject(subject))
+		err := m.AddEndpoint(op, micro.HandlerFunc(func(r micro.Request) { e.serve(r, counts[op], handle) }),
+			micro.WithEndpointSubject(subject), micro.WithEndpointMetadata(described()[op]))
 		if err != nil {
 			e.stop()
 			return nil, fmt.Errorf("serving %s: %w", subject, err)
@@ -93,7 +99,7 @@ func (t *term) serveAPI() (*endpoints, error) {
 
 // serve answers a request on a goroutine of its own, within the operation's
 // time-out; too many at once are told so.
-func (e *endpoints) serve(r micro.Request, handle func(context.Context, micro.Request)) {
+func (e *endpoints) serve(r micro.Request, counts *opCounts, handle func(context.Context, micro.Request)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped || e.leaving.Load() {
@@ -102,6 +108,7 @@ func (e *endpoints) serve(r micro.Request, handle func(context.Context, micro.Re
 	select {
 	case e.slots <- struct{}{}:
 	default:
+		counts.busy.Add(1)
 		e.refuse(r, fmt.Errorf("%w: %d requests are being answered; try again in 100 ms", ErrBusy, requestsAtOnce))
 		return
 	}
@@ -109,7 +116,10 @@ func (e *endpoints) serve(r micro.Request, handle func(context.Context, micro.Re
 		defer func() { <-e.slots }()
 		ctx, cancel := context.WithTimeout(e.ctx, e.term.svc.cfg.OperationTimeout.Duration())
 		defer cancel()
-		handle(ctx, answerable{r, e.term.svc.nc})
+		began := time.Now()
+		handle(ctx, answerable{r, e.term.svc.nc, counts})
+		counts.answered.Add(1)
+		counts.nanos.Add(int64(time.Since(began)))
 	})
 }
 
@@ -118,7 +128,8 @@ func (e *endpoints) serve(r micro.Request, handle func(context.Context, micro.Re
 // statistics, which it reads as the handler returns: a race.
 type answerable struct {
 	micro.Request
-	nc *nats.Conn
+	nc     *nats.Conn
+	counts *opCounts
 }
 
 // Respond publishes an answer.
@@ -141,6 +152,7 @@ func (a answerable) RespondJSON(v any, opts ...micro.RespondOpt) error {
 
 // Error publishes an answer with micro's headers of an error.
 func (a answerable) Error(code, description string, body []byte, opts ...micro.RespondOpt) error {
+	a.counts.refused.Add(1)
 	m := &nats.Msg{Subject: a.Reply(), Data: body, Header: nats.Header{
 		micro.ErrorHeader: {description}, micro.ErrorCodeHeader: {code},
 	}}
