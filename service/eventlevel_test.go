@@ -40,6 +40,9 @@ func TestEveryEventIsOneLineOfTheLog(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", typ, err)
 		}
+		if a, ok := e.Data.(*events.Acquired); ok {
+			a.Guard, a.Fingerprint = "guard-accessor", "a-fingerprint"
+		}
 		for _, format := range []string{"json", "text"} {
 			var out bytes.Buffer
 			var h slog.Handler = slog.NewTextHandler(&out, nil)
