@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasesvc/leasesvc/devvault"
 	"github.com/leasesvc/leasesvc/events/journal"
+	"github.com/leasesvc/leasesvc/service"
 )
 
 // scrape reads the metrics of an instance: value by name and labels, as they are
@@ -306,4 +307,35 @@ func TestMetrics_PerLeaseIsAsConfigured(t *testing.T) {
 			t.Errorf("there is %s", key)
 		}
 	}
+}
+
+// TestMetrics_TellTheGapOfAHolderThatDied: from its last heartbeat on, and not
+// from its last event, which may be hours ago.
+func TestMetrics_TellTheGapOfAHolderThatDied(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "1h", "2h")
+	r.definitions(1, strings.ReplaceAll(appDefinition, "consumers: [{name: shop}]", "consumers: []"))
+	holder, stopHolder := r.start("state-a")
+	r.await("a lease", func() bool { return r.active("app") != 0 })
+	quiet := time.Now()
+	r.more = "http: {listen: 127.0.0.1:0}\n"
+	url, _ := r.servePage("state-b")
+	r.until(url(), "the standby", map[string]string{`leasesvc_scope_ready{scope="prod"}`: "1", `leasesvc_scope_leading{scope="prod"}`: "0"})
+	// Some seconds without an event: the gap must not count them.
+	r.await("a while without events", func() bool { return time.Since(quiet) > 5*time.Second })
+	died := time.Now()
+	service.CutOff(holder) // as kill -9 does
+	got := r.until(url(), "the takeover", map[string]string{
+		`leasesvc_scope_takeovers_total{how="quiet",scope="prod"}`:            "1",
+		`leasesvc_scope_failover_gap_seconds_count{how="quiet",scope="prod"}`: "1",
+		`leasesvc_holder_claims_total`:                                        "+1",
+	})
+	took := time.Since(died).Seconds()
+	if gap := got[`leasesvc_scope_failover_gap_seconds_sum{how="quiet",scope="prod"}`]; gap <= 0 || gap > took+1 {
+		t.Errorf("a gap of %f s; the takeover was seen %f s after the end", gap, took)
+	}
+	if n := got[`leasesvc_holder_deposals_total{by="silence"}`] + got[`leasesvc_holder_deposals_total{by="no-responders"}`]; n < 1 {
+		t.Error("no deposal is counted")
+	}
+	_ = stopHolder() // it can't release
 }
