@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +23,6 @@ type front struct {
 	mux *http.ServeMux
 
 	shown   atomic.Pointer[shown]
-	closing sync.Once
 	queries chan struct{} // bounds the questions about a scope's state
 }
 

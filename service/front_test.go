@@ -222,7 +222,7 @@ func TestState_IsAnsweredByHolderAndStandby(t *testing.T) {
 	}
 	for path, want := range map[string]int{
 		"/leases?scope=nowhere": 404, "/leases?name=nobody": 404, "/events?name=nobody": 404, "/status?scope=nowhere": 404,
-		"/events?limit=x": 400, "/events?after=-1": 400, "/leases?nmae=app": 400, "/events?since=1h": 400, "/status/": 404, "/metrics/x": 404,
+		"/events?limit=x": 400, "/events?after=-1": 400, "/leases?nam=app": 400, "/events?since=1h": 400, "/status/": 404, "/metrics/x": 404,
 	} {
 		if p, status := ask[api.Problem](plainClient, holder()+path); status != want {
 			t.Errorf("%s: %d %+v, not %d", path, status, p, want)

@@ -48,11 +48,10 @@ var plainClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: tru
 func (r *rig) until(url, what string, want map[string]string) map[string]float64 {
 	r.t.Helper()
 	var got map[string]float64
-	missing := ""
 	deadline := time.Now().Add(60 * time.Second)
 	for {
 		got, _ = scrape(r.t, url)
-		missing = ""
+		missing := ""
 		for key, value := range want {
 			v, there := got[key]
 			n, _ := strconv.ParseFloat(strings.TrimPrefix(value, "+"), 64)

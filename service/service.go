@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -486,19 +484,4 @@ func (s *Service) close() {
 			s.log.Warn("closing the state directory", "error", err)
 		}
 	}
-}
-
-func splitListen(listen string) (string, int, error) {
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return "", 0, fmt.Errorf("nats.embedded.listen: %w", err)
-	}
-	n, err := strconv.Atoi(port)
-	if err != nil {
-		return "", 0, fmt.Errorf("nats.embedded.listen: port %q is no number", port)
-	}
-	if n == 0 {
-		n = server.RANDOM_PORT
-	}
-	return host, n, nil
 }

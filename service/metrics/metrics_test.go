@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -144,7 +145,7 @@ func TestOddWordsAndManyNamesStayBounded(t *testing.T) {
 		t.Errorf("%d series of failures by name: %v", len(by), by)
 	}
 	rec := httptest.NewRecorder()
-	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	m.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if body := rec.Body.String(); rec.Code != 200 || strings.Contains(body, "secret/data") || strings.Contains(body, "SECRET") || strings.Contains(body, "creds/") {
 		t.Errorf("status %d; a path or a message is in what was scraped", rec.Code)
 	}
@@ -241,7 +242,7 @@ func TestPromtoolFindsNothing(t *testing.T) {
 	m := New(full(), Options{Version: "1.2.3", PerLease: 10})
 	feed(m)
 	rec := httptest.NewRecorder()
-	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	m.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	promtool(t, rec.Body)
 }
 
@@ -265,7 +266,7 @@ func BenchmarkScrape(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					rec := httptest.NewRecorder()
-					m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+					m.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 					b.ReportMetric(float64(rec.Body.Len()), "bytes")
 				}
 			})
