@@ -6,6 +6,7 @@ package prometheus_test
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -98,5 +99,29 @@ func TestEveryAlertNamesMetricsThatExistAndSaysWhatToDo(t *testing.T) {
 	}
 	if n < 20 {
 		t.Errorf("only %d rules were read", n)
+	}
+}
+
+var block = regexp.MustCompile("(?s)```yaml\n(scrape_configs:.*?)```")
+
+// TestScrapeConfigurationsOfTheDocumentationAreRight: promtool takes each.
+func TestScrapeConfigurationsOfTheDocumentationAreRight(t *testing.T) {
+	text, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := block.FindAllStringSubmatch(string(text), -1)
+	if len(blocks) < 2 {
+		t.Fatalf("%d configurations were found", len(blocks))
+	}
+	for i, b := range blocks {
+		file := filepath.Join(t.TempDir(), "prometheus.yml")
+		if err := os.WriteFile(file, []byte(b[1]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b[1], "job_name: leasesvc\n") {
+			t.Errorf("configuration %d does not scrape as the job that the rules expect", i)
+		}
+		promtool(t, "check", "config", "--syntax-only", file) // the files it names are not here
 	}
 }
