@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -347,4 +348,48 @@ func TestLogin_GuardsAllButTheProbes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReadyz_AStandbyThatIsBehindIsNotReady, and one that caught up is.
+func TestReadyz_AStandbyThatIsBehindIsNotReady(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "1h", "2h")
+	r.definitions(1, strings.ReplaceAll(appDefinition, "consumers: [{name: shop}]", "consumers: []"))
+	r.run("state-a")
+	r.await("a lease", func() bool { return r.active("app") != 0 })
+	r.more = "http: {listen: 127.0.0.1:0}\n"
+	hold := make(chan struct{})
+	r.before = func(s *service.Service) { service.HoldFeedsBack(s, func() { <-hold }) }
+	url, _ := r.servePage("state-b")
+	free := sync.OnceFunc(func() { close(hold) })
+	t.Cleanup(free) // before the instance is stopped
+	r.await("it to be behind", func() bool {
+		is, status := ask[api.ScopeReady](plainClient, url()+"/readyz/prod")
+		return status == 503 && slices.Contains(problemsOf(is.Problems), api.NotReadyBehind)
+	})
+	free()
+	r.await("it to have caught up", func() bool { _, status := ask[api.ScopeReady](plainClient, url()+"/readyz/prod"); return status == 200 })
+}
+
+// TestReadyz_AScopeThatWasShutDownIsNotReady: it says so, and that it lives.
+func TestReadyz_AScopeThatWasShutDownIsNotReady(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "1h", "2h")
+	r.more = "http: {listen: 127.0.0.1:0}\n"
+	r.definitions(1, strings.ReplaceAll(appDefinition, "consumers: [{name: shop}]", "consumers: []"))
+	url, _ := r.servePage("state-a")
+	r.await("a lease", func() bool { return r.active("app") != 0 })
+	r.done(r.api().Shutdown(context.Background(), "prod"))
+	r.await("it to say so", func() bool {
+		is, status := ask[api.ScopeReady](plainClient, url()+"/readyz/prod")
+		return status == 503 && slices.Contains(problemsOf(is.Problems), api.NotReadyShutDown)
+	})
+	if _, status := ask[api.Live](plainClient, url()+"/livez"); status != 200 {
+		t.Errorf("/livez: %d", status)
+	}
+	r.until(url(), "the metrics", map[string]string{
+		`leasesvc_scope_leading{scope="prod"}`:                           "0",
+		`leasesvc_scope_blocked{scope="prod"}`:                           "1",
+		`leasesvc_scope_terms_ended_total{scope="prod",why="shut-down"}`: "1",
+	})
 }
