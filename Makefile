@@ -42,7 +42,7 @@ test: deps ## install what the tests need, then run all tests with the race dete
 	LEASESVC_TEST_SHORT=1 CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(PKG)
 
 .PHONY: test-quick
-test-quick: ## the tests that need no PostgreSQL and no browser, without the race detector (needs Go)
+test-quick: ## the tests that need no PostgreSQL and no browser, without the race detector (needs Go and promtool)
 	go test -timeout $(TEST_TIMEOUT) $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | grep -v -e '/itest' -e chromedp | cut -d ' ' -f 1)
 
 .PHONY: deps

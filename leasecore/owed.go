@@ -28,6 +28,9 @@ const (
 	Revoke
 	// Poll: read a secret without lease again, to see whether it changed (L38).
 	Poll
+
+	// EffectKinds is above every kind.
+	EffectKinds
 )
 
 var effectKinds = [...]string{"none", "acquire", "extend", "verify", "prepare", "tell", "renew", "revoke", "poll"}

@@ -11,6 +11,7 @@ import (
 	"github.com/leasesvc/leasesvc/events/journal"
 	"github.com/leasesvc/leasesvc/internal/failpoint"
 	"github.com/leasesvc/leasesvc/leasecore"
+	"github.com/leasesvc/leasesvc/service/metrics"
 )
 
 // errPanicked says that a command was lost to a defect.
@@ -118,7 +119,9 @@ func (t *term) commit(ctx context.Context, batch []request) error {
 	}
 	for len(batch) > 0 {
 		evs, results, taken := t.decide(batch)
+		t.pulse.rest() // what is waited for now is NATS
 		landed, err := t.append(ctx, evs)
+		t.pulse.work()
 		if err != nil {
 			t.keep(batch)
 			return err
@@ -204,6 +207,7 @@ func (t *term) append(ctx context.Context, evs []events.Event) (landed bool, err
 // apply makes one event of the log part of the state.
 func (t *term) apply(e *events.Event) error {
 	sharing := t.projection.State().Sharing(e.Name, e.Lease)
+	outcome, took := handoverEnds(t.projection.State(), e)
 	if err := t.projection.Adopt(e); err != nil {
 		return err
 	}
@@ -212,6 +216,10 @@ func (t *term) apply(e *events.Event) error {
 		t.projection.State().Installed(e.Name, t.svc.clock.Now())
 	case events.TypeApplied:
 		t.projection.State().Redefined(e.Name, t.svc.clock.Now())
+	}
+	t.follower.strangers.Add(uint64(t.follower.foreign.appended(e.Seq)))
+	if outcome != "" {
+		t.svc.metrics.Handover(t.scope.name, outcome, took)
 	}
 	t.lastSeq.Store(e.Seq)
 	at := e.Time
@@ -231,6 +239,27 @@ func (t *term) apply(e *events.Event) error {
 // change notes that an event concerns a name.
 func (t *term) change(name string) {
 	t.dirty[name], t.changed[name] = true, true
+}
+
+// handoverEnds tells how a hand-over ends with an event that is about to be
+// applied, and how long it took; "": none ends.
+func handoverEnds(s *leasecore.State, e *events.Event) (outcome string, took time.Duration) {
+	n := s.Name(e.Name)
+	if n == nil || n.Handover == nil {
+		return "", 0
+	}
+	switch d := e.Data.(type) {
+	case *events.Installed:
+		outcome = metrics.Committed
+	case *events.RolledBack:
+		outcome = metrics.Kept
+		if d.Safe {
+			outcome = metrics.RolledBack
+		}
+	default:
+		return "", 0
+	}
+	return outcome, e.Time.Sub(n.Handover.Started)
 }
 
 // hitAfter names the boundaries that an event in the log makes, for the tests
@@ -314,6 +343,9 @@ func (t *term) bring(state *leasecore.State, name string, now time.Time, panicke
 		at, ok = later, true
 	}
 	t.agenda.set(name, at, ok)
+	if v := t.views.get(name); v != nil && n != nil {
+		v.standing.Store(standingOf(state, n, at))
+	}
 }
 
 // keep puts back what could not be recorded: outcomes must not get lost. Who

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,6 +44,22 @@ func startEmbedded(cfg *config.Embedded, log *slog.Logger) (*server.Server, erro
 		return nil, fmt.Errorf("the embedded NATS server on %s did not get ready within %s; is the port taken, or %s unwritable?", cfg.Listen, embeddedReady, cfg.Store)
 	}
 	return ns, nil
+}
+
+// splitListen takes an address apart.
+func splitListen(listen string) (string, int, error) {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "", 0, fmt.Errorf("nats.embedded.listen: %w", err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return "", 0, fmt.Errorf("nats.embedded.listen: port %q is no number", port)
+	}
+	if n == 0 {
+		n = server.RANDOM_PORT
+	}
+	return host, n, nil
 }
 
 // natsLogger passes on what the embedded server warns of.

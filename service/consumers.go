@@ -21,6 +21,9 @@ import (
 // tell answers with a message of the protocol, or refuses with one.
 func (e *endpoints) tell(r micro.Request, body []byte, err error) {
 	if err != nil {
+		if a, ok := r.(answerable); ok {
+			a.counts.refused.Add(1)
+		}
 		refusal := refusal(e.term.log, err)
 		if body, err = wire.Encode(refusal); err != nil {
 			e.term.log.Error("a refusal could not be encoded", "error", err)

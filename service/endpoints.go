@@ -48,13 +48,18 @@ func (t *term) serveAPI() (*endpoints, error) {
 	if strings.Count(version, ".") != 2 {
 		version = "0.0.0"
 	}
+	metadata, counts := readsMetadata(t.name), map[string]*opCounts{}
+	metadata[api.MetadataScope], metadata["holder"], metadata["epoch"] = t.name, t.svc.cells.HolderID(), fmt.Sprint(t.epoch)
+	for op := range contracts {
+		counts[op] = &opCounts{}
+	}
 	m, err := micro.AddService(t.svc.nc, micro.Config{
 		// A queue group would go on giving a share of the requests to a
 		// subscription behind a NATS server that hangs: only the holder serves.
 		QueueGroupDisabled: true,
 
 		Name: api.ServiceName, Version: strings.TrimPrefix(version, "v"), Description: "short-lived credentials, kept alive and handed over",
-		Metadata: map[string]string{api.MetadataScope: t.name, "holder": t.svc.cells.HolderID(), "epoch": fmt.Sprint(t.epoch)},
+		Metadata: metadata, StatsHandler: statsOf(counts),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("serving the API of scope %s: %w", t.name, err)
@@ -78,7 +83,8 @@ func (t *term) serveAPI() (*endpoints, error) {
 	maps.Copy(ops, e.documentOps())
 	for subject, handle := range ops {
 		op := strings.Split(subject, ".")[1]
-		err := m.AddEndpoint(op, micro.HandlerFunc(func(r micro.Request) { e.serve(r, handle) }), micro.WithEndpointSubject(subject))
+		err := m.AddEndpoint(op, micro.HandlerFunc(func(r micro.Request) { e.serve(r, counts[op], handle) }),
+			micro.WithEndpointSubject(subject), micro.WithEndpointMetadata(described()[op]))
 		if err != nil {
 			e.stop()
 			return nil, fmt.Errorf("serving %s: %w", subject, err)
@@ -93,7 +99,7 @@ func (t *term) serveAPI() (*endpoints, error) {
 
 // serve answers a request on a goroutine of its own, within the operation's
 // time-out; too many at once are told so.
-func (e *endpoints) serve(r micro.Request, handle func(context.Context, micro.Request)) {
+func (e *endpoints) serve(r micro.Request, counts *opCounts, handle func(context.Context, micro.Request)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped || e.leaving.Load() {
@@ -102,6 +108,7 @@ func (e *endpoints) serve(r micro.Request, handle func(context.Context, micro.Re
 	select {
 	case e.slots <- struct{}{}:
 	default:
+		counts.busy.Add(1)
 		e.refuse(r, fmt.Errorf("%w: %d requests are being answered; try again in 100 ms", ErrBusy, requestsAtOnce))
 		return
 	}
@@ -109,7 +116,10 @@ func (e *endpoints) serve(r micro.Request, handle func(context.Context, micro.Re
 		defer func() { <-e.slots }()
 		ctx, cancel := context.WithTimeout(e.ctx, e.term.svc.cfg.OperationTimeout.Duration())
 		defer cancel()
-		handle(ctx, answerable{r, e.term.svc.nc})
+		began := time.Now()
+		handle(ctx, answerable{r, e.term.svc.nc, counts})
+		counts.answered.Add(1)
+		counts.nanos.Add(int64(time.Since(began)))
 	})
 }
 
@@ -118,7 +128,8 @@ func (e *endpoints) serve(r micro.Request, handle func(context.Context, micro.Re
 // statistics, which it reads as the handler returns: a race.
 type answerable struct {
 	micro.Request
-	nc *nats.Conn
+	nc     *nats.Conn
+	counts *opCounts
 }
 
 // Respond publishes an answer.
@@ -141,6 +152,7 @@ func (a answerable) RespondJSON(v any, opts ...micro.RespondOpt) error {
 
 // Error publishes an answer with micro's headers of an error.
 func (a answerable) Error(code, description string, body []byte, opts ...micro.RespondOpt) error {
+	a.counts.refused.Add(1)
 	m := &nats.Msg{Subject: a.Reply(), Data: body, Header: nats.Header{
 		micro.ErrorHeader: {description}, micro.ErrorCodeHeader: {code},
 	}}
@@ -300,54 +312,87 @@ func (e *endpoints) read(ctx context.Context, look func(*leasecore.State) any) (
 }
 
 func (e *endpoints) status(ctx context.Context, r micro.Request) {
-	t := e.term
-	st, err := e.read(ctx, func(s *leasecore.State) any {
-		now := t.svc.clock.Now()
-		out := api.Status{
-			Scope: t.name, Holder: t.svc.cells.HolderID(), Epoch: s.Epoch, Since: s.OpenedAt, Version: t.svc.opts.Version,
-			LastSeq: s.LastSeq, Names: s.Len(), Revision: s.Revision, ServiceKey: t.svc.keys.Public(), Insecure: t.svc.cfg.InsecureConsumers,
-		}
-		out.Skipped, _ = t.projection.Skipped()
-		for n := range s.Names() {
-			if n.Committed(now) != nil {
-				out.Usable++ // L55
-			}
-		}
-		return out
-	})
+	out, err := e.term.status(ctx)
 	if err != nil {
 		e.refuse(r, err)
 		return
 	}
-	out := st.(api.Status)
-	for _, name := range t.svc.cfg.VaultNames() {
-		row, notes := t.svc.vaults[name].status()
-		out.Vaults, out.Notes = append(out.Vaults, row), append(out.Notes, notes...)
-	}
-	if out.Insecure {
-		out.Notes = append(out.Notes, "insecure_consumers is set: whoever reaches NATS may register as a consumer")
-	}
-	if since, paused := t.svc.cells.PausedSince(); paused {
-		out.Notes = append(out.Notes, "NATS refuses our credentials since "+since.UTC().Format(time.RFC3339))
-	}
 	e.respond(r, out)
 }
 
-func (e *endpoints) leases(ctx context.Context, r micro.Request) {
-	t := e.term
-	table, err := e.read(ctx, func(s *leasecore.State) any {
-		now := t.svc.clock.Now()
-		out := api.Leases{Scope: t.name, Time: now, Names: []api.Lease{}}
-		for _, name := range s.SortedNames() {
-			out.Names = append(out.Names, row(s, s.Name(name), now))
-		}
-		return out
+// look shows the state on the scope's goroutine: Tick without a name decides
+// nothing.
+func (t *term) look(ctx context.Context, look func(*leasecore.State)) error {
+	_, err := t.do(ctx, leasecore.Tick{}, events.Actor{}, func(s *leasecore.State) any {
+		look(s)
+		return nil
 	})
+	return err
+}
+
+// statusOfState gives what a state says of its scope.
+func statusOfState(s *leasecore.State, now time.Time) api.Status {
+	out := api.Status{
+		Scope: s.Scope, Holder: s.Holder, Epoch: s.Epoch, Since: s.OpenedAt, LastSeq: s.LastSeq, Names: s.Len(), Revision: s.Revision,
+	}
+	for n := range s.Names() {
+		if n.Committed(now) != nil {
+			out.Usable++ // L55
+		}
+	}
+	return out
+}
+
+// status is what the holder says of itself and its scope.
+func (t *term) status(ctx context.Context) (api.Status, error) {
+	var out api.Status
+	err := t.look(ctx, func(s *leasecore.State) {
+		out = statusOfState(s, t.svc.clock.Now())
+		out.Skipped, _ = t.projection.Skipped()
+		out.Skipped += t.follower.strangers.Load() - t.strangers // those that came since
+	})
+	if err != nil {
+		return api.Status{}, err
+	}
+	out.Holder, out.Version, out.ServiceKey, out.Insecure = t.svc.cells.HolderID(), t.svc.opts.Version, t.svc.keys.Public(), t.svc.cfg.InsecureConsumers
+	out.Vaults, out.Notes = t.svc.vaultRows()
+	out.Notes = append(out.Notes, t.svc.notes()...)
+	return out, nil
+}
+
+// vaultRows tells how the Vault connections are, and what of them needs a person's
+// eye.
+func (s *Service) vaultRows() (rows []api.Vault, notes []string) {
+	for _, name := range s.cfg.VaultNames() {
+		row, more := s.vaults[name].status()
+		rows, notes = append(rows, row), append(notes, more...)
+	}
+	return rows, notes
+}
+
+// notes tells what else needs a person's eye.
+func (s *Service) notes() (notes []string) {
+	if s.cfg.InsecureConsumers {
+		notes = append(notes, "insecure_consumers is set: whoever reaches NATS may register as a consumer")
+	}
+	if since, paused := s.cells.PausedSince(); paused {
+		notes = append(notes, "NATS refuses our credentials since "+since.UTC().Format(time.RFC3339))
+	}
+	return notes
+}
+
+func (e *endpoints) leases(ctx context.Context, r micro.Request) {
+	table, err := e.term.table(ctx, "")
 	if err != nil {
 		e.refuse(r, err)
 		return
 	}
 	e.respond(r, table)
+}
+
+// table is the scope's table, or the row of one name, as the holder has it.
+func (t *term) table(ctx context.Context, only string) (api.Leases, error) {
+	return tableOf(t.scope.name, only, t.svc.clock.Now, func(look func(*leasecore.State)) error { return t.look(ctx, look) })
 }
 
 // row describes one name.

@@ -50,3 +50,7 @@ func StandbyReads(s *Service, scope string) (given, unable int64) {
 // Sleep has the clock of s jump ahead, as the wall clock of a machine does that
 // slept: the monotonic one stood still meanwhile.
 func Sleep(s *Service, d time.Duration) { s.clock.AtLeast(s.clock.Now().Add(d)) }
+
+// StuckAfter sets how long a step of a loop of s may take. It is to be called
+// before Run.
+func StuckAfter(s *Service, d time.Duration) { s.stuckAfter = d }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasesvc/leasesvc/events"
@@ -25,6 +26,11 @@ type follower struct {
 	last       journal.Message
 	fed        chan struct{} // closed when the next message was fed
 	taken      bool          // a term owns the projection; what is fed meanwhile is read again later
+
+	foreign foreign
+	// strangers counts the messages that were met and do not count.
+	strangers atomic.Uint64
+	pulse     pulse
 }
 
 func newFollower(s *Service, scope string) *follower {
@@ -45,9 +51,16 @@ func fold(p *projector.Projection, ahead skews, m journal.Message) error {
 func (f *follower) feed(m journal.Message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.pulse.work()
+	defer f.pulse.rest()
 	f.delivered, f.stored, f.last = m.Seq, m.Stored, m
-	if !f.taken {
+	if f.taken {
+		f.strangers.Add(uint64(f.foreign.arrived(m.Seq, time.Now())))
+	} else {
+		before, _ := f.projection.Skipped()
 		_ = fold(f.projection, f.ahead, m)
+		after, _ := f.projection.Skipped()
+		f.strangers.Add(after - before)
 	}
 	close(f.fed)
 	f.fed = make(chan struct{})
@@ -92,6 +105,17 @@ func (f *follower) caughtUp(ctx context.Context, seq uint64, within time.Duratio
 	}
 }
 
+// lastSign gives the last that the log and our own look at its holder say of
+// somebody having led the scope; zero: nobody did.
+func (f *follower) lastSign(how string) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if how == events.HowReleased {
+		return f.projection.State().ReleasedAt
+	}
+	return f.stored
+}
+
 // aheadBy gives how far ahead of the server's the clock was that stamped a living
 // lease.
 func (f *follower) aheadBy() time.Duration {
@@ -109,11 +133,12 @@ const feedWait = 100 * time.Millisecond
 func (f *follower) takeAt(ctx context.Context, seq uint64) (*projector.Projection, skews, time.Time) {
 	late := time.NewTimer(feedWait)
 	defer late.Stop()
-	for {
+	for fence := seq; ; {
 		f.mu.Lock()
 		fed, there := f.fed, f.delivered >= seq
 		if there {
 			f.taken = true
+			f.foreign.begin(fence)
 			defer f.mu.Unlock()
 			return f.projection, f.ahead, f.stored
 		}
@@ -136,6 +161,7 @@ func (f *follower) giveBack(ctx context.Context, sc *scope) error {
 		to := f.delivered
 		if p.LastSeq() >= to || p.Stopped() != nil {
 			f.projection, f.ahead, f.taken = p, ahead, false
+			f.foreign.end()
 			f.mu.Unlock()
 			return nil
 		}
@@ -156,8 +182,10 @@ func (s *Service) followAll(ctx context.Context, next uint64) error {
 	for {
 		err := s.journal.Follow(ctx, "", next, func(m journal.Message) error {
 			next = m.Seq + 1
+			defer s.followed.Store(m.Seq)
 			scope, _, _, err := events.ParseSubject(m.Subject)
 			if err != nil {
+				s.strangers.Add(1)
 				return nil // somebody else wrote it: no scope of ours
 			}
 			if sc := s.scopes[scope]; sc != nil {

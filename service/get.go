@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -28,6 +29,11 @@ type given struct {
 	view               *view
 	values             *wire.Values
 	goodFor, expiresIn time.Duration
+}
+
+// LogValue implements slog.LogValuer: never the values.
+func (g Got) LogValue() slog.Value {
+	return slog.GroupValue(slog.Uint64("epoch", g.Epoch), slog.Uint64("n", g.N), slog.Uint64("lease", g.Lease))
 }
 
 // Get gives the committed credential of a name that this instance leads, for

@@ -61,10 +61,9 @@ func newPage(cfg *config.Config) (*page, error) {
 		if !p.tls.ClientCAs.AppendCertsFromPEM(pem) {
 			return nil, cfg.Refuse("http.tls.client_ca", "%s holds no certificate", h.ClientCA)
 		}
+		// Asked for and not required: the probes are for everybody, and all else asks
+		// who looks for one.
 		p.tls.ClientAuth = tls.VerifyClientCertIfGiven
-		if h.TokenFile == "" {
-			p.tls.ClientAuth = tls.RequireAndVerifyClientCert
-		}
 	}
 	token := secret.String{}
 	if h.TokenFile != "" {
@@ -82,42 +81,48 @@ func newPage(cfg *config.Config) (*page, error) {
 	return p, nil
 }
 
-// servePage serves the HTTP address until ctx ends. The page is no reason for an
+// serveHTTP serves the HTTP address, if somebody wants to be told of it, from now
+// on until the result is called, which waits for the end of it.
+func (s *Service) serveHTTP(ctx context.Context) (stop func()) {
+	if s.opts.OnHTTP == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var serving sync.WaitGroup
+	serving.Go(func() { s.serveAddress(ctx) })
+	return func() {
+		cancel()
+		serving.Wait()
+	}
+}
+
+// serveAddress serves the HTTP address until ctx ends. It is no reason for an
 // instance not to run: where it can't be served this is logged and tried again.
-func (s *Service) servePage(ctx context.Context) error {
+func (s *Service) serveAddress(ctx context.Context) {
 	for warned := false; ; warned = true {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.HTTP.Listen)
 		if err == nil {
 			err = s.serveOn(ctx, l)
 		}
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the instance stops, and so does the page
+			return
 		}
 		if !warned {
-			s.log.Warn("the page is not served here; it is tried again", "listen", s.cfg.HTTP.Listen, "error", err)
+			s.log.Warn("the page, the metrics and the probes are not served here; it is tried again", "listen", s.cfg.HTTP.Listen, "error", err)
 		}
 		if pause(ctx, listenAgain) != nil {
-			return nil //nolint:nilerr // as above
+			return
 		}
 	}
 }
 
+// serveOn serves a listener: the probes and the metrics at once, the page from
+// when the instance has begun.
 func (s *Service) serveOn(ctx context.Context, l net.Listener) error {
-	history := web.NewHistory(s.cfg.ScopeNames(), s.keys.MACKey())
-	for name := range s.scopes {
-		upTo, err := s.trusted(ctx, name)
-		if err != nil {
-			_ = l.Close() // nobody was answered yet
-			return err
-		}
-		history.Trust(name, upTo)
-	}
-	handler := web.NewHandler(history, s.journal, web.Options{
-		Version: s.opts.Version, Logger: s.log, Login: s.page.login, AnyHost: s.cfg.HTTP.Insecure,
-	})
+	front := newFront(s)
 	server := &http.Server{
-		Handler: handler, TLSConfig: s.page.tls, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ReadTimeout: 30 * time.Second,
+		Handler: front, TLSConfig: s.page.tls, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ReadTimeout: 30 * time.Second, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	scheme := "http"
 	serve := server.Serve
@@ -125,32 +130,61 @@ func (s *Service) serveOn(ctx context.Context, l net.Listener) error {
 		scheme = "https"
 		serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") } // with HTTP/2
 	}
-	s.opts.OnHTTP(scheme + "://" + l.Addr().String())
-	follower := web.NewFollower(s.journal, history, s.present, s.log)
-	following, stop := context.WithCancel(ctx)
-	var followed sync.WaitGroup
-	followed.Go(func() { _ = follower.Run(following) }) // ends with following alone
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	served := make(chan error, 1)
 	go func() { served <- serve(l) }()
+	var paging sync.WaitGroup
+	paging.Go(func() { s.servePage(ctx, front, scheme+"://"+l.Addr().String()) })
 	var err error
 	select {
 	case err = <-served:
+		cancel()
 	case <-ctx.Done():
-		handler.Close()
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageEnds)
+		front.close() // its streams end
+		end, done := context.WithTimeout(context.WithoutCancel(ctx), pageEnds)
 		if server.Shutdown(end) != nil {
 			_ = server.Close() // what is left is cut off; its error says no more
 		}
-		cancel()
+		done()
 		err = <-served
 	}
-	handler.Close()
-	stop()
-	followed.Wait()
+	paging.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}
 	return err
+}
+
+// servePage gives the front its page, once the instance has begun, and reads the
+// log for it until ctx ends.
+func (s *Service) servePage(ctx context.Context, front *front, url string) {
+	select {
+	case <-s.begun:
+	case <-ctx.Done():
+		return
+	}
+	history := web.NewHistory(s.cfg.ScopeNames(), s.keys.MACKey())
+	for name := range s.scopes {
+		upTo, err := s.trusted(ctx, name)
+		for warned := false; err != nil; warned = true {
+			if !warned {
+				s.log.Warn("the page waits for what was decided in a recovery", "scope", name, "error", err)
+			}
+			if pause(ctx, listenAgain) != nil {
+				return
+			}
+			upTo, err = s.trusted(ctx, name)
+		}
+		history.Trust(name, upTo)
+	}
+	handler := web.NewHandler(history, s.journal, web.Options{
+		Version: s.opts.Version, Logger: s.log, Login: s.page.login, AnyHost: s.cfg.HTTP.Insecure,
+	})
+	front.show(handler, history)
+	defer handler.Close()
+	s.opts.OnHTTP(url)
+	_ = web.NewFollower(s.journal, history, s.present, s.log).Run(ctx) // ends with ctx alone
 }
 
 // present tells the page who is alive.

@@ -36,6 +36,9 @@ func (r *rig) servePage(state string) (url func() string, stop func()) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	if r.before != nil {
+		r.before(svc)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- svc.Run(ctx) }()

@@ -12,6 +12,7 @@ import (
 	"github.com/leasesvc/leasesvc/epochkv"
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/events/journal"
+	"github.com/leasesvc/leasesvc/service/metrics"
 )
 
 // scope is one scope's life in this instance: stand by, claim, catch up, lead,
@@ -38,6 +39,9 @@ type scope struct {
 	reload chan struct{} // the definitions file should be read again
 
 	led atomic.Pointer[term] // as term, for readers
+
+	savedAt atomic.Int64 // when we stored a snapshot last, nanoseconds since 1970
+	sign    time.Time    // when its holder was last seen to be alive; of the goroutine that stands by
 
 	mu      sync.Mutex
 	saved   []uint64  // where the snapshots stand that we know of, the highest first
@@ -99,6 +103,8 @@ func (sc *scope) run(ctx, base context.Context) error {
 			t.end(errDeposedOpening) // before there was a term to end
 		}
 		err = t.lead(ctx, base)
+		sc.follower.foreign.end()
+		sc.svc.metrics.Ended(sc.name, endOf(ctx, err))
 		sc.setTerm(nil)
 		if ctx.Err() != nil {
 			if err != nil {
@@ -131,6 +137,26 @@ func (sc *scope) run(ctx, base context.Context) error {
 		if err := pause(ctx, rest); err != nil {
 			return nil
 		}
+	}
+}
+
+// endOf tells why a term ended, for the metrics.
+func endOf(ctx context.Context, err error) string {
+	var fenced *journal.Fenced
+	var deposed *epochkv.Fenced
+	switch {
+	case errors.As(err, &fenced):
+		return metrics.EndFenced
+	case errors.As(err, &deposed), errors.Is(err, errDeposedOpening):
+		return metrics.EndDeposed
+	case errors.Is(err, errShutDown):
+		return metrics.EndShutDown
+	case errors.Is(err, errSteppedDown):
+		return metrics.EndSteppedDown
+	case ctx.Err() != nil:
+		return metrics.EndStopped
+	default:
+		return metrics.EndFailed
 	}
 }
 
@@ -199,6 +225,9 @@ func (sc *scope) standBy(ctx context.Context) (*term, error) {
 		default:
 			sc.block(nil)
 			sc.noteHolder(claim.Holder)
+			if claim.QuietPolls == 0 && claim.Next > 0 {
+				sc.sign = time.Now()
+			}
 			wait = claim.Next
 		}
 		// Counted from when the step began: asking a holder that does not answer
@@ -315,6 +344,7 @@ func (sc *scope) openEpoch(ctx context.Context, last opening, claim epochkv.Clai
 		ev.Data.(*events.Opened).How = events.HowRecovered
 		ev.Actor = events.Actor{Name: "operator/recover", Claimed: true}
 	}
+	sign := sc.follower.lastSign(string(claim.How))
 	chain := events.NewChain(s.keys.MACKey())
 	payload, err := chain.Seal(&ev)
 	if err != nil {
@@ -340,12 +370,25 @@ func (sc *scope) openEpoch(ctx context.Context, last opening, claim epochkv.Clai
 		sc.log.Error("events in the log do not count", "skipped", n, "last", recent[len(recent)-1].Why)
 	}
 	ev.Seq = fence
+	s.metrics.Opened(sc.name, ev.Data.(*events.Opened).How, sc.without(claim.How, sign))
 	sc.tellEvent(&ev)
 	sc.log.Info("leading", "epoch", claim.Epoch, "how", string(claim.How), "fence", fence, "names", p.State().Len())
 	t := newTerm(sc, p, claim.Epoch, fence)
 	t.startAnew = sc.recovered != nil && sc.recovered.Anew
 	sc.recovered = nil
 	return t, nil
+}
+
+// without tells for how long nobody led the scope, now that we do: from the last
+// sign of who led it before. Below 0: nobody did.
+func (sc *scope) without(how epochkv.How, sign time.Time) time.Duration {
+	if how == epochkv.HowQuiet && sc.sign.After(sign) {
+		sign = sc.sign // as exact as a heartbeat
+	}
+	if sign.IsZero() || how == epochkv.HowFresh {
+		return -1
+	}
+	return max(0, sc.svc.clock.Now().Sub(sign))
 }
 
 // heedWait is how long a claim of a released scope waits for the release to be
@@ -374,7 +417,8 @@ func (sc *scope) heedRelease(ctx context.Context) error {
 
 // tellEvent says an event of ours to the log and to who listens.
 func (sc *scope) tellEvent(e *events.Event) {
-	sc.log.Info("event", "seq", e.Seq, "epoch", e.Epoch, "name", e.Name, "lease", e.Lease, "type", string(e.Type()), "says", events.Sentence(e))
+	sc.svc.metrics.Applied(e)
+	sc.log.Log(context.Background(), levelOf(e), "event", "seq", e.Seq, "epoch", e.Epoch, "name", e.Name, "lease", e.Lease, "type", string(e.Type()), "says", events.Sentence(e))
 	tellOddity(sc.log, e)
 	if sc.svc.opts.OnEvent != nil {
 		sc.svc.opts.OnEvent(*e)

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +21,7 @@ import (
 	"github.com/leasesvc/leasesvc/leasecore"
 	"github.com/leasesvc/leasesvc/secret"
 	"github.com/leasesvc/leasesvc/service/config"
+	"github.com/leasesvc/leasesvc/service/metrics"
 	"github.com/leasesvc/leasesvc/snapshot"
 )
 
@@ -73,6 +72,18 @@ type Service struct {
 
 	beforeFeed func() // tests: holds the followers up
 	page       *page
+
+	metrics *metrics.Metrics
+	// begun is closed when the connections are there.
+	begun chan struct{}
+	// followed is the last sequence of the log that was followed, strangers counts
+	// messages under subjects of no scope.
+	followed, strangers atomic.Uint64
+	heart               pulse // of the heartbeat
+	stuckAfter          time.Duration
+	lastLog             atomic.Pointer[logState]
+	judging             chan struct{} // a lock of one
+	lastReadiness       atomic.Pointer[readiness]
 }
 
 // FencedError ends Run where exit_on_fence is set: the instance was fenced
@@ -105,7 +116,9 @@ func New(cfg *config.Config, opts Options) (*Service, error) {
 	s := &Service{
 		cfg: cfg, opts: opts, log: opts.Logger, clock: newClock(), savePace: defaultSavePace,
 		vaults: map[string]*vaultConn{}, scopes: map[string]*scope{}, ahead: make(chan ahead, aheadQueue),
+		begun: make(chan struct{}), judging: make(chan struct{}, 1), stuckAfter: stuckAfter,
 	}
+	s.metrics = metrics.New(figures{s}, metrics.Options{Version: opts.Version, PerLease: cfg.Metrics.PerLease, Logger: s.log})
 	s.started = s.clock.Now()
 	seed, err := sealSeed(cfg)
 	if err != nil {
@@ -127,6 +140,7 @@ func New(cfg *config.Config, opts Options) (*Service, error) {
 	}
 	for name := range cfg.Scopes {
 		s.scopes[name] = newScope(s, name)
+		s.metrics.Known(name)
 	}
 	return s, nil
 }
@@ -158,6 +172,7 @@ func (s *Service) Run(ctx context.Context) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer s.close()
+	defer s.serveHTTP(base)()
 	if err := s.begin(ctx); err != nil {
 		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 			return nil // stopped before it had begun
@@ -176,6 +191,7 @@ func (s *Service) Run(ctx context.Context) error {
 
 	defer stopReads()
 	next := s.restoreFollowers(ctx)
+	s.followed.Store(next - 1)
 	for _, sc := range s.scopes {
 		if err := sc.reads.start(base); err != nil {
 			return err
@@ -195,9 +211,8 @@ func (s *Service) Run(ctx context.Context) error {
 	for range aheadAtOnce {
 		background.Go(func() error { return s.readsAhead(bctx) })
 	}
-	if s.opts.OnHTTP != nil {
-		background.Go(func() error { return s.servePage(bctx) })
-	}
+	background.Go(func() error { return s.watch(bctx) })
+	close(s.begun)
 	for _, sc := range s.scopes {
 		leading.Go(func() error { return sc.run(lctx, base) })
 	}
@@ -362,7 +377,9 @@ func (s *Service) heartbeat(ctx context.Context) error {
 	back := s.nc.StatusChanged(nats.CONNECTED)
 	defer s.nc.RemoveStatusListener(back)
 	for {
+		s.heart.work()
 		err := s.cells.Renew(ctx, s.echo())
+		s.heart.rest()
 		var fenced *epochkv.Fenced
 		switch {
 		case errors.As(err, &fenced):
@@ -467,19 +484,4 @@ func (s *Service) close() {
 			s.log.Warn("closing the state directory", "error", err)
 		}
 	}
-}
-
-func splitListen(listen string) (string, int, error) {
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return "", 0, fmt.Errorf("nats.embedded.listen: %w", err)
-	}
-	n, err := strconv.Atoi(port)
-	if err != nil {
-		return "", 0, fmt.Errorf("nats.embedded.listen: port %q is no number", port)
-	}
-	if n == 0 {
-		n = server.RANDOM_PORT
-	}
-	return host, n, nil
 }

@@ -87,6 +87,7 @@ func (sc *scope) noteSaved(seq uint64) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	sc.saved = append([]uint64{seq}, sc.saved[:min(1, len(sc.saved))]...)
+	sc.savedAt.Store(time.Now().UnixNano())
 }
 
 // restored gives the projection of a scope's snapshot, or one that begins with
@@ -198,7 +199,9 @@ func (v *saver) save(ctx context.Context) {
 		close(done)
 		ctx, cancel := context.WithTimeout(ctx, saveWithin)
 		defer cancel()
-		if err := t.svc.snapshots.Save(ctx, t.name, seq, encoded); err != nil {
+		err := t.svc.snapshots.Save(ctx, t.name, seq, encoded)
+		t.svc.metrics.Snapshot(t.name, err)
+		if err != nil {
 			t.log.Warn("the snapshot was not saved; the one before it is used", "error", err)
 			return
 		}

@@ -38,6 +38,7 @@ var errNotLeading = errors.New("this instance does not lead the scope any more")
 type term struct {
 	*scope
 	epoch      uint64
+	openedAt   time.Time
 	projection *projector.Projection
 	writer     *journal.Writer
 	queue      chan *request
@@ -58,6 +59,13 @@ type term struct {
 	lastSeq  atomic.Uint64
 	lastTime atomic.Pointer[time.Time] // of the last event
 	names    atomic.Int64
+	// For the metrics: the names that wait to be looked at, the events since the
+	// last snapshot, whether the log takes nothing, the effects by kind.
+	due, unsaved atomic.Int64
+	strangers    uint64 // the follower's, when the term began
+	stalled      atomic.Bool
+	working      [leasecore.EffectKinds]atomic.Int64
+	pulse        pulse
 	// handovers is how many names are being handed over, handing which ones.
 	handovers    atomic.Int64
 	handing      map[string]bool
@@ -74,7 +82,7 @@ type term struct {
 
 func newTerm(sc *scope, p *projector.Projection, epoch, fence uint64) *term {
 	t := &term{
-		scope: sc, epoch: epoch, projection: p, queue: make(chan *request, queueLength), agenda: newAgenda(),
+		scope: sc, epoch: epoch, openedAt: p.State().OpenedAt, projection: p, queue: make(chan *request, queueLength), agenda: newAgenda(),
 		dirty: map[string]bool{}, changed: map[string]bool{}, handing: map[string]bool{}, log: sc.log.With("epoch", epoch), ended: make(chan struct{}), leaving: make(chan departure, 1),
 	}
 	t.writer = sc.svc.journal.NewWriter(journal.Term{
@@ -84,6 +92,9 @@ func newTerm(sc *scope, p *projector.Projection, epoch, fence uint64) *term {
 	t.documents = newDocuments(t)
 	t.saver = newSaver(t)
 	t.lastSeq.Store(fence)
+	t.names.Store(int64(p.State().Len()))
+	t.strangers = sc.follower.strangers.Load()
+	t.unsaved.Store(int64(p.Unsaved()))
 	p.State().Took(sc.svc.clock.Now())
 	return t
 }
@@ -238,15 +249,20 @@ func (t *term) persistEpoch() {
 
 // loop is the scope's goroutine.
 func (t *term) loop(termCtx, stopping context.Context) error {
+	defer t.pulse.rest()
 	stop := stopping.Done()
 	var budget <-chan time.Time
 	var canNotAppendSince time.Time
 	for {
+		t.pulse.work()
 		if t.draining && !t.inFlight() {
+			t.pulse.rest()
 			return t.release(termCtx)
 		}
 		batch := t.gather()
+		t.due.Store(int64(len(t.dirty)))
 		if len(batch) == 0 {
+			t.pulse.rest()
 			timer := time.NewTimer(t.waitTime())
 			select {
 			case r := <-t.queue:
@@ -271,16 +287,21 @@ func (t *term) loop(termCtx, stopping context.Context) error {
 				continue
 			}
 		}
+		t.pulse.work()
 		err := t.commit(termCtx, batch)
+		t.unsaved.Store(int64(t.projection.Unsaved()))
+		t.stalled.Store(err != nil)
 		switch {
 		case err == nil:
 			canNotAppendSince = time.Time{}
 			t.saver.consider(termCtx)
+			t.pulse.rest()
 		case errors.Is(err, journal.ErrUnavailable), errors.Is(err, journal.ErrFull), errors.Is(err, journal.ErrRefused):
 			if canNotAppendSince.IsZero() {
 				canNotAppendSince = time.Now()
 				t.log.Error("nothing can be recorded, so nothing is begun", "error", err)
 			}
+			t.pulse.rest()
 			if time.Since(canNotAppendSince) > giveUpAppending {
 				return fmt.Errorf("no append for %s: %w", giveUpAppending, err)
 			}

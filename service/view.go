@@ -8,6 +8,7 @@ import (
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/handover/wire"
 	"github.com/leasesvc/leasesvc/leasecore"
+	"github.com/leasesvc/leasesvc/service/metrics"
 )
 
 // view is what readers see of a name: committed, immutable but for the values,
@@ -22,7 +23,8 @@ type view struct {
 	public     string
 	state      string // why there is none, for people
 	values     atomic.Pointer[wire.Values]
-	form       atomic.Pointer[wire.GotForm] // of the answers, once somebody has asked over NATS
+	form       atomic.Pointer[wire.GotForm]     // of the answers, once somebody has asked over NATS
+	standing   atomic.Pointer[metrics.Standing] // of a term's views
 }
 
 // views are the views of a scope by name; readers take no lock that the
@@ -72,6 +74,9 @@ func (v *views) show(name string, next *view) (other bool) {
 		return before != nil && before.lease != 0
 	}
 	other = before == nil || before.lease != next.lease
+	if before != nil {
+		next.standing.Store(before.standing.Load()) // until it is brought in line as well
+	}
 	if !other {
 		next.values.Store(before.values.Load())
 	}

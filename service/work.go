@@ -83,8 +83,10 @@ func (w *work) redeliver(r request) {
 func (w *work) start(ctx context.Context, cancel context.CancelFunc, e leasecore.Effect) {
 	run := w.plan(e)
 	ctx = w.urgency(ctx, e)
+	w.term.working[e.Kind].Add(1)
 	w.wg.Go(func() {
 		defer cancel()
+		defer w.term.working[e.Kind].Add(-1)
 		if err := w.fresh(ctx, e); err != nil {
 			return // the term is over, or the effect is owed no more
 		}

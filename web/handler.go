@@ -100,16 +100,20 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // somebody else's, whose host name was pointed here, must not read ours.
 func loopbackOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := r.Host
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
-		}
-		if !Loopback(host) {
+		if !loopbackHost(r.Host) {
 			http.Error(w, "this address answers to localhost only; configure http.tls and http.token_file to expose it", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// loopbackHost tells whether a request's Host is a loopback name.
+func loopbackHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return Loopback(host)
 }
 
 // Loopback tells whether a host is this machine only.
@@ -174,6 +178,26 @@ func respond(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(b) // who asked may be gone
+}
+
+// Ready tells whether the log is read up to what was there at the start.
+func (h *History) Ready() bool {
+	ready, _ := h.readiness()
+	return ready
+}
+
+// Latest gives the latest events that count, above a sequence, the oldest first,
+// and whether these are all of them. At most 4096 are kept, and of what was there
+// at the start 100.
+func (h *History) Latest(after uint64) (all []Said, complete bool) {
+	all, complete, _ = h.feed.after(after)
+	return all, complete
+}
+
+// Detail gives all about one name at a moment, or [Now], as the page shows it. It
+// fails with [ErrUnknownName], or because the log can't be read.
+func (h *Handler) Detail(ctx context.Context, scope, name string, at int64) (*Detail, error) {
+	return h.details.Detail(ctx, scope, name, at)
 }
 
 // readiness tells whether the log is read up to what was there at the start,

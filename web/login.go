@@ -81,6 +81,31 @@ func (l *Login) guard(next http.Handler) http.Handler {
 	})
 }
 
+// Protect lets only those through to next who may look, for what is no page: who
+// signed in, or without a login (nil) whoever comes by a loopback name, or by any
+// (anyHost).
+func Protect(l *Login, anyHost bool, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case May(l, anyHost, r):
+			next.ServeHTTP(w, r)
+		case l != nil:
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			respond(w, http.StatusUnauthorized, problem{Error: "sign in first: a bearer token or a client certificate is needed"})
+		default:
+			loopbackOnly(next).ServeHTTP(w, r)
+		}
+	})
+}
+
+// May tells whether a request's sender may look, as [Protect] decides it.
+func May(l *Login, anyHost bool, r *http.Request) bool {
+	if l != nil {
+		return l.may(r)
+	}
+	return anyHost || loopbackHost(r.Host)
+}
+
 func (l *Login) may(r *http.Request) bool {
 	if l.certificates && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return true

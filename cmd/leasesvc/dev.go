@@ -276,11 +276,32 @@ insecure_consumers: true
 	return err
 }
 
+// withoutEvents leaves the events' lines out of the log: the demo says them itself.
+type withoutEvents struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (h withoutEvents) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "event" {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (h withoutEvents) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return withoutEvents{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (h withoutEvents) WithGroup(name string) slog.Handler {
+	return withoutEvents{h.Handler.WithGroup(name)}
+}
+
 // run runs the service and the demo application.
 func (d *demo) run(ctx context.Context) error {
 	svc, err := service.New(d.cfg, service.Options{
 		Version: programVersion(),
-		Logger:  slog.New(slog.NewTextHandler(d.out, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Logger:  slog.New(withoutEvents{slog.NewTextHandler(d.out, &slog.HandlerOptions{Level: slog.LevelWarn})}),
 		OnEvent: func(e events.Event) { d.out.say("%s", eventLine(&e)) },
 		OnHTTP:  func(url string) { d.out.say("the page to look at: %s", url) },
 	})

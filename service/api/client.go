@@ -35,7 +35,7 @@ func (c *Client) Scopes(ctx context.Context, within time.Duration) ([]string, er
 		return nil, fmt.Errorf("asking which scopes are led: %w", err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if err := c.nc.PublishRequest("$SRV.INFO."+ServiceName, inbox, nil); err != nil {
+	if err := c.nc.PublishRequest("$SRV.PING."+ServiceName, inbox, nil); err != nil {
 		return nil, fmt.Errorf("asking which scopes are led: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
@@ -45,7 +45,7 @@ func (c *Client) Scopes(ctx context.Context, within time.Duration) ([]string, er
 	for {
 		select {
 		case m := <-answers:
-			var info micro.Info
+			var info micro.Ping // an INFO would have the schemas of everything as well
 			if m.Header.Get("Status") == "503" {
 				return nil, nil
 			}

@@ -178,9 +178,11 @@ type Problem struct {
 // The codes of refusals.
 const (
 	CodeUnknownName = "unknown-name"
-	CodeRefused     = "refused"
-	CodeBusy        = "busy"
-	CodeNotLeading  = "not-leading"
+	// CodeUnknownScope: only over HTTP; over NATS nobody answers then.
+	CodeUnknownScope = "unknown-scope"
+	CodeRefused      = "refused"
+	CodeBusy         = "busy"
+	CodeNotLeading   = "not-leading"
 	// CodeConflict: a document has another revision than the update was made from.
 	CodeConflict = "conflict"
 )

@@ -24,7 +24,9 @@ type Config struct {
 	// Scopes are the scopes this instance leads or stands by for, at least one.
 	Scopes map[string]Scope
 	HTTP   HTTP
-	Log    Log
+	// Metrics says what Prometheus is shown.
+	Metrics Metrics
+	Log     Log
 	// InsecureConsumers allows consumers without a key; their answers are then
 	// not signed.
 	InsecureConsumers bool
@@ -122,6 +124,10 @@ type HTTP struct {
 	Insecure bool
 }
 
+// Metrics says what is exposed of the metrics: PerLease is how many names a scope
+// may have and still get series of each name; 0: it never does.
+type Metrics struct{ PerLease int }
+
 // Log says how the service logs: Format text or json, Level debug, info, warn
 // or error.
 type Log struct{ Format, Level string }
@@ -169,6 +175,7 @@ func defaults() *Config {
 		Vaults:           map[string]Vault{},
 		Scopes:           map[string]Scope{},
 		HTTP:             HTTP{Listen: "127.0.0.1:8250"},
+		Metrics:          Metrics{PerLease: 10_000},
 		Log:              Log{Format: "text", Level: "info"},
 		Heartbeat:        events.MustSeconds("0.5"),
 		OperationTimeout: events.WholeSeconds(10),

@@ -18,6 +18,9 @@ func (c *Config) shape() shape {
 		{name: "vaults", shape: named{"vault", c.vault, 1}, required: true},
 		{name: "scopes", shape: named{"scope", c.scope, 1}, required: true},
 		{name: "http", shape: c.HTTP.shape()},
+		{name: "metrics", shape: object{fields: []field{
+			{name: "per_lease", shape: integer{to: func(v int64) { c.Metrics.PerLease = int(v) }, min: 0, max: 1_000_000}, def: "10000"},
+		}}},
 		{name: "log", shape: object{fields: []field{
 			{name: "format", shape: choice[string]{&c.Log.Format, []string{"text", "json"}}, def: "text"},
 			{name: "level", shape: choice[string]{&c.Log.Level, []string{"debug", "info", "warn", "error"}}, def: "info"},
