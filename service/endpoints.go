@@ -70,6 +70,7 @@ func (t *term) serveAPI() (*endpoints, error) {
 		api.Subject(api.OpReissue, t.name):         e.reissue,
 		api.Subject(api.OpStepDown, t.name):        e.stepDown,
 		api.Subject(api.OpShutdown, t.name):        e.shutdown,
+		api.Subject(api.OpFinalize, t.name):        e.finalize,
 		api.Subject(api.OpAdopt, t.name, "*"):      e.adopt,
 		wire.Subject(wire.OpRegister, t.name, "*"): e.register,
 		wire.Subject(wire.OpLeave, t.name, "*"):    e.leave,
@@ -301,6 +302,7 @@ func (e *endpoints) read(ctx context.Context, look func(*leasecore.State) any) (
 
 func (e *endpoints) status(ctx context.Context, r micro.Request) {
 	t := e.term
+	var formats events.Formats
 	st, err := e.read(ctx, func(s *leasecore.State) any {
 		now := t.svc.clock.Now()
 		out := api.Status{
@@ -308,6 +310,7 @@ func (e *endpoints) status(ctx context.Context, r micro.Request) {
 			LastSeq: s.LastSeq, Names: s.Len(), Revision: s.Revision, ServiceKey: t.svc.keys.Public(), Insecure: t.svc.cfg.InsecureConsumers,
 		}
 		out.Skipped, _ = t.projection.Skipped()
+		formats = s.Formats
 		for n := range s.Names() {
 			if n.Committed(now) != nil {
 				out.Usable++ // L55
@@ -329,6 +332,10 @@ func (e *endpoints) status(ctx context.Context, r micro.Request) {
 	}
 	if since, paused := t.svc.cells.PausedSince(); paused {
 		out.Notes = append(out.Notes, "NATS refuses our credentials since "+since.UTC().Format(time.RFC3339))
+	}
+	var notes []string
+	if out.Upgrade, notes = t.upgrade(ctx, formats); len(notes) > 0 {
+		out.Notes = append(out.Notes, notes...)
 	}
 	e.respond(r, out)
 }

@@ -73,6 +73,7 @@ type Service struct {
 
 	beforeFeed func() // tests: holds the followers up
 	page       *page
+	instances  instances
 }
 
 // FencedError ends Run where exit_on_fence is set: the instance was fenced
