@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/leasesvc/leasesvc/epochkv"
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/leasecore"
 )
@@ -50,3 +51,13 @@ func StandbyReads(s *Service, scope string) (given, unable int64) {
 // Sleep has the clock of s jump ahead, as the wall clock of a machine does that
 // slept: the monotonic one stood still meanwhile.
 func Sleep(s *Service, d time.Duration) { s.clock.AtLeast(s.clock.Now().Add(d)) }
+
+// Lacking tells which of some holders are there for a scope and can't read all of
+// some formats.
+var Lacking = lacking
+
+// Others gives the other instances that are alive, as an operator's finalize sees
+// them.
+func Others(ctx context.Context, s *Service) ([]epochkv.HolderCell, error) {
+	return s.instances.list(ctx, s, 0)
+}
