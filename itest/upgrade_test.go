@@ -442,6 +442,16 @@ func (u *upgrade) leftBehind() {
 	if code == 0 || !strings.Contains(out, "this release is behind the log") {
 		u.t.Errorf("doctor of release %s (%d): %s", thisRelease, code, out)
 	}
+	// What reads the log ends where it can't read on, rather than leave something out.
+	for _, args := range [][]string{{"explain", "orders"}, {"at", "1s"}, {"who", "orders/1"}, {"ledger"}} {
+		out, code := u.command(thisRelease, args...)
+		if code != 1 || !strings.Contains(out, fmt.Sprintf("sequence %d", at)) || !strings.Contains(out, "run a release that does") {
+			u.t.Errorf("%s of release %s (%d): %s", args[0], thisRelease, code, out)
+		}
+		if out, code := u.command(nextRelease, args...); code != 0 {
+			u.t.Errorf("%s of release %s (%d): %s", args[0], nextRelease, code, out)
+		}
+	}
 	later := u.raw(events.TypeInstalled)
 	out, _ = u.command(thisRelease, "events")
 	if want := fmt.Sprintf("event installed at sequence %d has version 2", later[len(later)-1].Seq); !strings.Contains(out, want) {
