@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -105,6 +106,11 @@ func TestAnInstanceBehindTheLogStaysUpAndSaysSo(t *testing.T) {
 			}
 			if err := stop(); err != nil {
 				t.Errorf("it ended with %v", err)
+			}
+			// That is no loss, and nothing that an operator could decide.
+			var future *events.FutureError
+			if found, err := r.recoverer().Examine(aBit(t)); !errors.As(err, &future) || future.Seq != seq {
+				t.Errorf("recover finds %+v, %v", found, err)
 			}
 			r.run("state-a")
 			r.await("it to say so at a start, too", func() bool { return said() == 2 })
