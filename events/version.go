@@ -23,7 +23,7 @@ var later = map[Type]bool{}
 // lowest is the version of a type that may be written into any log; 0: none may,
 // since there are releases that do not know the type.
 func lowest(t Type) int {
-	if later[t] || newData(t) == nil {
+	if _, known := typesByName[string(t)]; !known || later[t] {
 		return 0
 	}
 	return 1
