@@ -31,7 +31,7 @@ func (r *rig) savedUpTo(seq uint64) bool {
 		return false
 	}
 	for _, info := range infos {
-		if info.Name == fmt.Sprintf("prod.%020d", seq) {
+		if strings.HasPrefix(info.Name, fmt.Sprintf("prod.%020d.", seq)) {
 			return true
 		}
 	}
