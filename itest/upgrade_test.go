@@ -146,6 +146,7 @@ type envelope struct {
 	Type    events.Type
 	Version int
 	Epoch   uint64
+	Lease   uint64
 	Data    struct{ Rehearsed string }
 }
 
@@ -304,6 +305,10 @@ func (u *upgrade) forwardAndBack() {
 	// Forward: b is replaced, and takes over; a comes back as it was.
 	u.end("b")
 	u.standby("b", nextRelease)
+	await(u.t, 30*time.Second, "a later release to be named", func() bool { // by its first heartbeat
+		out, code := u.command(thisRelease, "upgrade", "--finalize")
+		return code == 1 && strings.Contains(out, "a later one") && strings.Contains(out, u.holderOf("b"))
+	})
 	u.end("a")
 	u.ledBy(nextRelease)
 	u.standby("a", thisRelease)
@@ -482,5 +487,11 @@ func (u *upgrade) noWayBack() {
 	if st := u.status(); st.Holder != u.holderOf("c") || st.Upgrade != nil || st.Skipped != 0 {
 		u.t.Errorf("led by %+v", st)
 	}
+	// What it leads, from what both releases wrote, is what was left.
+	await(u.t, 30*time.Second, "the lease to be active that was committed last", func() bool {
+		commits := u.raw(events.TypeInstalled)
+		table, err := u.api.Leases(context.Background(), scope)
+		return err == nil && len(table.Names) == 1 && table.Names[0].Active == commits[len(commits)-1].Lease
+	})
 	u.end("c")
 }

@@ -92,27 +92,41 @@ func (s *Service) alive(ctx context.Context, all []epochkv.HolderCell) []epochkv
 	return out
 }
 
+// echoedReads tells whether an instance is there for a scope, and what its release reads.
+func echoedReads(c *epochkv.HolderCell, scope string) (there bool, formats events.Formats) {
+	var echo struct {
+		Version string         `json:"version"`
+		For     []string       `json:"for"`
+		Reads   events.Formats `json:"reads"`
+	}
+	if json.Unmarshal(c.Echo, &echo) != nil || echo.Version != c.Version {
+		// It has said nothing yet; what stands there is of its predecessor, who may
+		// have been of another release.
+		return true, nil
+	}
+	return len(echo.For) == 0 || slices.Contains(echo.For, scope), echo.Reads
+}
+
 // lacking gives which of some instances are there for a scope and can't read all
 // of some formats.
 func lacking(cells []epochkv.HolderCell, scope string, formats events.Formats) []api.Instance {
 	var out []api.Instance
 	for i := range cells {
-		c := &cells[i]
-		var echo struct {
-			Version string         `json:"version"`
-			For     []string       `json:"for"`
-			Reads   events.Formats `json:"reads"`
+		there, known := echoedReads(&cells[i], scope)
+		if lacks := formats.Above(known); there && len(lacks) > 0 {
+			out = append(out, api.Instance{Holder: cells[i].Holder, Host: cells[i].Instance, Version: cells[i].Version, Lacks: lacks})
 		}
-		if json.Unmarshal(c.Echo, &echo) != nil || echo.Version != c.Version {
-			// It has said nothing yet; what stands there is of its predecessor, who
-			// may have been of another release.
-			echo.For, echo.Reads = nil, nil
-		}
-		if len(echo.For) > 0 && !slices.Contains(echo.For, scope) {
-			continue
-		}
-		if lacks := formats.Above(echo.Reads); len(lacks) > 0 {
-			out = append(out, api.Instance{Holder: c.Holder, Host: c.Instance, Version: c.Version, Lacks: lacks})
+	}
+	return out
+}
+
+// later gives which of some instances are there for a scope and read more than
+// this release.
+func later(cells []epochkv.HolderCell, scope string) []api.Instance {
+	var out []api.Instance
+	for i := range cells {
+		if there, known := echoedReads(&cells[i], scope); there && len(known.Above(events.Release())) > 0 {
+			out = append(out, api.Instance{Holder: cells[i].Holder, Host: cells[i].Instance, Version: cells[i].Version})
 		}
 	}
 	return out
@@ -129,16 +143,16 @@ func named(instances []api.Instance) string {
 // upgrade says how far an upgrade is, and what needs a person's eye about it; nil:
 // there is none. Where no event has a later version nobody is asked for.
 func (t *term) upgrade(ctx context.Context, formats events.Formats) (*api.Upgrade, []string) {
-	reads := events.Release()
-	up := &api.Upgrade{InForce: formats, Pending: reads.Above(formats)}
-	if len(reads) == 0 && len(formats) == 0 {
+	ours := events.Release()
+	up := &api.Upgrade{InForce: formats, Pending: ours.Above(formats)}
+	if len(ours) == 0 && len(formats) == 0 {
 		return nil, nil
 	}
 	others, err := t.svc.instances.list(ctx, t.svc, instancesAgain)
 	if err != nil {
 		return up, []string{"who else is there can't be read: " + err.Error()}
 	}
-	up.Behind = lacking(others, t.name, reads.With(formats))
+	up.Behind = lacking(others, t.name, ours.With(formats))
 	var notes []string
 	if len(up.Pending) > 0 {
 		note := fmt.Sprintf("events of release %s are not written yet (%s): there is a way back to the release before; when no instance of it will come back, run: leasesvc upgrade --finalize", t.svc.opts.Version, up.Pending)
@@ -164,16 +178,19 @@ func (t *term) finalize(ctx context.Context) (api.Done, error) {
 	if err != nil {
 		return api.Done{}, err
 	}
-	reads := events.Release()
-	pending := reads.Above(formats.(events.Formats))
-	if len(pending) == 0 {
-		return api.Done{Says: fmt.Sprintf("there is nothing to finalize: every version of events that release %s writes is in force", release)}, nil
-	}
+	ours := events.Release()
+	pending := ours.Above(formats.(events.Formats))
 	others, err := t.svc.instances.list(ctx, t.svc, 0)
 	if err != nil {
 		return api.Done{}, fmt.Errorf("%w: who else is there can't be read: %w", errNotFinalized, err)
 	}
-	if behind := lacking(others, t.name, reads); len(behind) > 0 {
+	if ahead := later(others, t.name); len(ahead) > 0 {
+		return api.Done{}, fmt.Errorf("%w: release %s leads the scope, and instances of a later one are there: %s; replace the others too, and finalize when the later one leads", errNotFinalized, release, named(ahead))
+	}
+	if len(pending) == 0 {
+		return api.Done{Says: fmt.Sprintf("there is nothing to finalize: every version of events that release %s writes is in force", release)}, nil
+	}
+	if behind := lacking(others, t.name, ours); len(behind) > 0 {
 		return api.Done{}, fmt.Errorf("%w: instances are there that can't read %s: %s; replace them by release %s, or stop them for good, first", errNotFinalized, pending, named(behind), release)
 	}
 	seq, err := t.do(ctx, leasecore.Finalize{}, operator(api.OpFinalize), func(s *leasecore.State) any { return s.LastSeq })
