@@ -40,6 +40,7 @@ demo: ## run the whole system on this terminal, nothing to set up (needs Go)
 .PHONY: test
 test: deps ## install what the tests need, then run all tests with the race detector
 	LEASESVC_TEST_SHORT=1 CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(PKG)
+	go test -tags nextrelease ./events ./leasecore ./projector ./audit
 
 .PHONY: test-quick
 test-quick: ## the tests that need no PostgreSQL and no browser, without the race detector (needs Go and promtool)
@@ -64,6 +65,7 @@ format-check:
 .PHONY: vet
 vet: ## go vet
 	go vet $(PKG)
+	go vet -tags nextrelease $(PKG)
 
 .PHONY: staticcheck
 staticcheck: $(STATICCHECK) ## staticcheck

@@ -191,7 +191,7 @@ func TestAnEventOfAFutureVersionIsNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	future, err := chain.Seal(&events.Event{ID: "f", Scope: "prod", Name: "a", Epoch: last.Epoch, Lease: 1, Time: last.Time, Data: laterData{}})
+	future, err := chain.Seal(&events.Event{ID: "f", Scope: "prod", Name: "a", Epoch: last.Epoch, Lease: 1, Time: last.Time, Version: 7, Data: laterData{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,12 +204,40 @@ func TestAnEventOfAFutureVersionIsNamed(t *testing.T) {
 		t.Errorf("%d findings, the first %s", r.Found, got.String())
 	}
 	// Without the key it is nobody's of a later release.
-	byHand, err := events.Encode(&events.Event{ID: "f", Scope: "prod", Name: "a", Epoch: last.Epoch, Lease: 1, Time: last.Time, Data: laterData{}})
+	byHand, err := events.Encode(&events.Event{ID: "f", Scope: "prod", Name: "a", Epoch: last.Epoch, Lease: 1, Time: last.Time, Version: 7, Data: laterData{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := first(t, look(append(slices.Clone(log), byHand), audit.Options{Keys: keys()})); got.Seq != 41 || got.Kind != audit.Forged {
 		t.Errorf("%s", got.String())
+	}
+}
+
+// TestAFormatOfALaterReleaseIsNamed: with its sequence, as what it lets be
+// written is.
+func TestAFormatOfALaterReleaseIsNamed(t *testing.T) {
+	log := lifeOf(t, 10, 60)[:40]
+	chain := events.NewChain(sim.MACKey())
+	for i, payload := range log {
+		if _, err := chain.Admit(payload, uint64(i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last, err := events.Decode(log[39], 40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raised, err := chain.Seal(&events.Event{ID: "f", Scope: "prod", Name: events.EpochName, Epoch: last.Epoch, Time: last.Time, Data: &events.Format{Versions: map[events.Type]int{events.TypeInstalled: 7}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind, err := chain.Seal(&events.Event{ID: "g", Scope: "prod", Name: events.EpochName, Epoch: last.Epoch, Time: last.Time, Data: &events.Paused{Vault: "main", Kind: "permission"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := look(append(slices.Clone(log), raised, behind), audit.Options{Keys: keys()})
+	if got := first(t, r); got.Seq != 41 || got.Kind != audit.Future || r.Found != 1 {
+		t.Errorf("%d findings, the first %s", r.Found, got.String())
 	}
 }
 

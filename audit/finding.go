@@ -47,6 +47,8 @@ const (
 	Proof Kind = "proof"
 	// Use: a lease was taken away that somebody used or may have used.
 	Use Kind = "use"
+	// Format: its version may not be written yet.
+	Format Kind = "format"
 	// Number: lease numbers are left out.
 	Number Kind = "number"
 )

@@ -14,6 +14,9 @@ func (s *scope) rules(e *events.Event) {
 	if s.state.Released && e.Type() != events.TypeOpened {
 		s.find(about(e, Epoch, "E18", "the %s of %s stands behind the release of its epoch", e.Type(), e.Name))
 	}
+	if allowed := s.state.Formats.Of(e.Type()); e.Version > allowed {
+		s.find(about(e, Format, "", "the %s of %s is written in version %d, and no format before it allows more than %d: instances of an earlier release were not kept from leading", e.Type(), e.Name, e.Version, allowed))
+	}
 	if s.muted[e.Name] {
 		return
 	}

@@ -188,7 +188,10 @@ func (s *scope) fold(e *events.Event) {
 	}
 	err := s.state.Apply(e)
 	var misfit *leasecore.InconsistentError
+	var future *events.FutureError
 	switch {
+	case errors.As(err, &future):
+		s.find(about(e, Future, "", "%s", future.Error()))
 	case errors.As(err, &misfit):
 		s.find(about(e, Story, "", "the %s of %s does not fit what the log says before it: %s", e.Type(), e.Name, misfit.Why))
 		s.mute(e.Name)

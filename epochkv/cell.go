@@ -43,6 +43,7 @@ type HolderCell struct {
 	WrittenAt   time.Time       `json:"written_at"`   // for people; decides nothing
 	Version     string          `json:"version,omitempty"`
 	Echo        json.RawMessage `json:"echo,omitempty"` // E13
+	Stored      time.Time       `json:"-"`              // when the server stored it, as far as it was read
 }
 
 // ScopeCell is the value of key scope.<scope>. The revision of a cell that is

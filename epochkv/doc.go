@@ -17,7 +17,7 @@
 // [Cells.Release] gives a scope back, [Cells.Drop] forgets one without a word
 // to the store (the fence refused an append), [Cells.StopHolder] ends the
 // holder after all of its scopes were released. [Cells.Look] and
-// [Cells.Neighbours] only read.
+// [Cells.Neighbours] only read, as do [Cells.Holders] and [Cells.AllHolders].
 //
 // # Cells
 //

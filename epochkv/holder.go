@@ -258,5 +258,7 @@ func (c *Cells) readHolder(ctx context.Context, id string) (HolderCell, uint64, 
 	if e.data == nil {
 		return cell, e.revision, errNotFound
 	}
-	return cell, e.revision, decodeCell(holderPrefix+id, e.data, &cell)
+	err = decodeCell(holderPrefix+id, e.data, &cell)
+	cell.Stored = e.stored
+	return cell, e.revision, err
 }

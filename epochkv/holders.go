@@ -10,12 +10,40 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// maxListed bounds how many holder cells one listing reads.
-const maxListed = 64
+// maxListed bounds how many holder cells one listing for people reads, maxHolders
+// one that must have all of them.
+const (
+	maxListed  = 64
+	maxHolders = 1024
+)
+
+// ErrManyHolders says that there are more holder cells than are read.
+var ErrManyHolders = fmt.Errorf("there are more than %d holder cells; remove those of instances that are gone for good", maxHolders)
 
 // Holders reads the cells of holders, at most 64 of them, for people who ask who
 // is there. Like [Cells.Look] it moves nothing and counts no observation.
 func (c *Cells) Holders(ctx context.Context) ([]HolderCell, error) {
+	keys, err := c.holderKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.readHolders(ctx, keys[:min(len(keys), maxListed)])
+}
+
+// AllHolders reads every holder's cell, for what none may be left out of.
+// [ErrManyHolders]: there are too many.
+func (c *Cells) AllHolders(ctx context.Context) ([]HolderCell, error) {
+	keys, err := c.holderKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(keys) > maxHolders {
+		return nil, fmt.Errorf("listing the holders: %w", ErrManyHolders)
+	}
+	return c.readHolders(ctx, keys)
+}
+
+func (c *Cells) holderKeys(ctx context.Context) ([]string, error) {
 	lister, ok := c.store.(interface {
 		keys(ctx context.Context, prefix string) ([]string, error)
 	})
@@ -26,8 +54,12 @@ func (c *Cells) Holders(ctx context.Context) ([]HolderCell, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the holders: %w", err)
 	}
+	return keys, nil
+}
+
+func (c *Cells) readHolders(ctx context.Context, keys []string) ([]HolderCell, error) {
 	var out []HolderCell
-	for _, key := range keys[:min(len(keys), maxListed)] {
+	for _, key := range keys {
 		cell, _, err := c.readHolder(ctx, strings.TrimPrefix(key, holderPrefix))
 		switch {
 		case errors.Is(err, errNotFound):

@@ -16,6 +16,7 @@ import (
 type entry struct {
 	revision uint64
 	data     []byte
+	stored   time.Time // by the server's clock
 }
 
 // store is the bucket as this package uses it: a read that the stream's leader
@@ -59,7 +60,7 @@ func (s *bucketStore) get(ctx context.Context, key string) (entry, error) {
 	if m.Header.Get("KV-Operation") != "" || m.Header.Get("Nats-Marker-Reason") != "" {
 		return entry{revision: m.Sequence}, nil
 	}
-	return entry{revision: m.Sequence, data: m.Data}, nil
+	return entry{revision: m.Sequence, data: m.Data, stored: m.Time}, nil
 }
 
 func (s *bucketStore) put(ctx context.Context, key string, expected uint64, data []byte) (uint64, error) {

@@ -87,7 +87,9 @@ type Resumed struct {
 	Vault string `json:"vault"`
 }
 
-// Format raises the version of an event type that may be written from here on.
+// Format lets later versions of event types be written from here on. It has all
+// that may be written above the lowest, so that the last one says it; a release
+// that can't read one of them goes no further ([Format.Raised]).
 type Format struct {
 	Versions map[Type]int `json:"versions"`
 }
@@ -232,6 +234,7 @@ type Installed struct {
 	// GoodFor and RetireAfter bound the previous lease's grace.
 	GoodFor     Seconds `json:"good_for_s"`
 	RetireAfter Seconds `json:"retire_after_s"`
+	Rehearsal
 }
 
 // RollbackStarted ends a hand-over without commit; its sequence is the n of

@@ -23,10 +23,16 @@ type FutureError struct {
 	Type    Type
 	Version int
 	Known   int // the latest version known here, 0: the type is not known
+	// Format: it is no such event yet, but the format that lets it be written.
+	Format bool
 }
 
 // Error implements error.
 func (e *FutureError) Error() string {
+	if e.Format {
+		return fmt.Sprintf("the format at sequence %d lets %s be written in version %d, this release knows up to %d: run a release that does",
+			e.Seq, e.Type, e.Version, e.Known)
+	}
 	if e.Known == 0 {
 		return fmt.Sprintf("event at sequence %d has type %q, which this release does not know: run a release that does", e.Seq, e.Type)
 	}
@@ -73,12 +79,16 @@ func encode(e *Event, prev, segment string) ([]byte, error) {
 
 // marshal is the reference of [write], by reflection.
 func marshal(e *Event, prev, segment string) ([]byte, error) {
-	data, err := json.Marshal(e.Data)
+	version, err := versionOf(e)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(Fit(e.Data, version))
 	if err != nil {
 		return nil, fmt.Errorf("encoding the data of a %s event: %w", e.Type(), err)
 	}
 	b, err := json.Marshal(envelope{
-		ID: e.ID, Type: e.Type(), Version: e.Data.EventVersion(), Scope: e.Scope, Name: e.Name,
+		ID: e.ID, Type: e.Type(), Version: version, Scope: e.Scope, Name: e.Name,
 		Lease: e.Lease, Epoch: e.Epoch, Time: e.Time.UTC(), Cause: e.Cause, Actor: e.Actor,
 		Prev: prev, Segment: segment, Data: data,
 	})
@@ -142,20 +152,19 @@ func unmarshal(payload []byte, seq uint64) (Event, links, error) {
 	if err := strict(env.Data, data); err != nil {
 		return Event{}, links{}, fmt.Errorf("%w: the data of the %s at sequence %d: %w", ErrEvent, env.Type, seq, err)
 	}
+	if !fits(data, env.Version) {
+		return Event{}, links{}, fmt.Errorf("%w: the data of the %s at sequence %d has what came after its version %d", ErrEvent, env.Type, seq, env.Version)
+	}
 	return Event{
 		ID: env.ID, Scope: env.Scope, Name: env.Name, Lease: env.Lease, Epoch: env.Epoch,
-		Time: env.Time.UTC(), Cause: env.Cause, Actor: env.Actor, Data: data, Seq: seq,
+		Time: env.Time.UTC(), Cause: env.Cause, Actor: env.Actor, Data: data, Version: env.Version, Seq: seq,
 	}, links{prev: []byte(env.Prev), segment: []byte(env.Segment), mac: []byte(env.MAC)}, nil
 }
 
 // checkVersion gives the *FutureError for what a later release wrote, as an
 // untyped nil-able error.
 func checkVersion(t Type, version int, seq uint64) error {
-	known := 0
-	if d := newData(t); d != nil {
-		known = d.EventVersion()
-	}
-	if version > known {
+	if known := latest(t); version > known {
 		return &FutureError{Seq: seq, Type: t, Version: version, Known: known}
 	}
 	return nil

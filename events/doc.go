@@ -1,6 +1,15 @@
 // Package events is the catalogue: every fact that leasesvc records, its name
 // and version, its envelope, its subject and how it is encoded.
 //
+// An event is written in the version that its Version says, the lowest unless a
+// [Format] in the log allows a later one ([Formats]); a release reads every
+// version up to its own.
+//
+// Who adds a field to an event raises the type's version: EventVersion, the tag
+// since:"N" and omitempty or omitzero on the field, and the field behind since(N) in
+// the type's fields method (wire.go). Who adds a type puts it into later. Then the
+// golden file of that version; the ones before stay (docs/adr/0007).
+//
 // Call [Encode] (or [Chain.Seal], which adds the MAC) to write one and
 // [Decode] to read one. [Types] lists what exists; testdata/golden has one
 // file per type and version, which later releases go on decoding for ever.

@@ -22,8 +22,11 @@ type Event struct {
 	Cause string
 	// Actor is who wanted it.
 	Actor Actor
-	// Data is the fact itself; it also names the type and version.
+	// Data is the fact itself; it also names the type.
 	Data Data
+	// Version is the one that the event is written in, or was; 0: the lowest.
+	// Higher ones may be written only where the log's [Format] allows it.
+	Version int
 
 	// Seq is the event's sequence in the stream; 0 until it is stored. It is
 	// not part of the encoding.
@@ -47,8 +50,10 @@ type Actor struct {
 // Service is the actor of what the holder decides by itself.
 func Service(holder string) Actor { return Actor{Name: "leasesvc/" + holder} }
 
-// Data is the payload of one event type and version.
+// Data is the payload of one event type, in every version that this release
+// reads.
 type Data interface {
 	EventType() Type
+	// EventVersion is the highest of those versions.
 	EventVersion() int
 }

@@ -24,6 +24,9 @@ type fields interface {
 	// writer whether there is one.
 	enter(key string, set, optional bool) bool
 	leave()
+	// since tells whether the event's version has the fields that came with a
+	// version: they are walked over only then.
+	since(version int) bool
 }
 
 // wired is a payload that lists its fields; all of the catalogue do.

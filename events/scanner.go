@@ -15,6 +15,8 @@ type scanner struct {
 	i int
 	// next: a field has been read in the present object.
 	next bool
+	// version is the event's.
+	version int
 	// off: it has given up.
 	off bool
 }
@@ -40,9 +42,10 @@ func scan(payload []byte, e *Event) (links, bool) {
 	t := typesByName[string(s.plain())]
 	s.number(`"version":`, &version, false)
 	data, _ := newData(t).(wired)
-	if data == nil || version != uint64(data.EventVersion()) {
+	if data == nil || version < 1 || version > uint64(data.EventVersion()) {
 		return l, false
 	}
+	s.version, e.Version = int(version), int(version)
 	s.text(`"scope":`, &e.Scope, false)
 	s.text(`"name":`, &e.Name, false)
 	s.number(`"lease":`, &e.Lease, true)
@@ -97,6 +100,8 @@ func (s *scanner) open() {
 	s.take('{')
 	s.next = false
 }
+
+func (s *scanner) since(version int) bool { return s.version >= version }
 
 func (s *scanner) leave() {
 	s.take('}')

@@ -18,7 +18,7 @@ func Sentence(e *Event) string {
 	case *Resumed:
 		return "Vault " + d.Vault + " accepts our credentials again"
 	case *Format:
-		return "later versions of events may be written from here on"
+		return "from here on events may be written in later versions, which earlier releases can't read: " + Formats(d.Versions).String()
 	case *Updated:
 		return updatedSentence(d)
 	case *Rejected:

@@ -1,6 +1,6 @@
 package events
 
-// newData gives an empty payload of a type in its current version; nil for a
+// newData gives an empty payload of a type in its latest version; nil for a
 // type that this release does not know. Every type is at version 1 so far.
 func newData(t Type) Data {
 	switch t {
@@ -193,7 +193,7 @@ func (*Prepared) EventVersion() int { return 1 }
 func (*Installed) EventType() Type { return TypeInstalled }
 
 // EventVersion implements [Data].
-func (*Installed) EventVersion() int { return 1 }
+func (*Installed) EventVersion() int { return installedVersion }
 
 // EventType implements [Data].
 func (*RollbackStarted) EventType() Type { return TypeRollbackStarted }

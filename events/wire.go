@@ -111,6 +111,7 @@ func (d *Installed) fields(f fields) {
 	f.text(`"proof":`, &d.Proof, false)
 	f.seconds(`"good_for_s":`, &d.GoodFor, false)
 	f.seconds(`"retire_after_s":`, &d.RetireAfter, false)
+	d.Rehearsal.fields(f)
 }
 
 func (d *RollbackStarted) fields(f fields) {

@@ -11,15 +11,25 @@ import (
 	"unicode/utf8"
 )
 
+// samples gives an event of every type and version.
+func samples() (out []Event) {
+	for _, typ := range Types() {
+		for version := 1; version <= latest(typ); version++ {
+			out = append(out, sampleOf(typ, version))
+		}
+	}
+	return out
+}
+
 // corpus gives whole events of every type with every field, with none, and with
 // values at the edges.
 func corpus(t testing.TB) [][]byte {
 	t.Helper()
 	var out [][]byte
-	for _, typ := range Types() {
+	for _, e := range samples() {
 		for _, change := range []func(*Event){
 			func(*Event) {},
-			func(e *Event) { e.Data = newData(e.Type()) },
+			func(e *Event) { e.Data, e.Version = newData(e.Type()), 0 },
 			func(e *Event) { e.Lease, e.Cause, e.Actor = 0, "", Actor{} },
 			func(e *Event) { e.ID, e.Cause = "<&> \u2028 é\n\"\\", "\x7f" },
 			func(e *Event) {
@@ -27,7 +37,7 @@ func corpus(t testing.TB) [][]byte {
 				e.Lease = 1<<64 - 1
 			},
 		} {
-			e := sample(typ)
+			e := e
 			change(&e)
 			b, err := marshal(&e, "prev", "segment")
 			if err != nil {
@@ -72,6 +82,9 @@ func agree(t *testing.T, payload []byte) {
 	case ok:
 		if string(got.prev) != string(want.prev) || string(got.segment) != string(want.segment) || string(got.mac) != string(want.mac) {
 			t.Fatalf("other links: %q, %q\n%s", got, want, payload)
+		}
+		if fast.Version != slow.Version {
+			t.Fatalf("read as version %d, by reflection as %d", fast.Version, slow.Version)
 		}
 		a, errA := marshal(&fast, "", "")
 		b, errB := marshal(&slow, "", "")

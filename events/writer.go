@@ -13,7 +13,9 @@ type writer struct {
 	b []byte
 	// next: a field has been written in the present object.
 	next bool
-	err  error
+	// version is the event's.
+	version int
+	err     error
 }
 
 // write gives the JSON of an event without a MAC, without reflection; false: it
@@ -23,13 +25,17 @@ func write(e *Event, prev, segment string) ([]byte, bool) {
 	if !ok {
 		return nil, false
 	}
+	version, err := versionOf(e)
+	if err != nil {
+		return nil, false
+	}
 	t, at := data.EventType(), e.Time.UTC()
-	w := &writer{b: make([]byte, 0, 1024)}
+	w := &writer{b: make([]byte, 0, 1024), version: version}
 	w.open()
 	w.text(`"id":`, &e.ID, false)
 	w.text(`"type":`, (*string)(&t), false)
 	w.key(`"version":`)
-	w.b = strconv.AppendInt(w.b, int64(data.EventVersion()), 10)
+	w.b = strconv.AppendInt(w.b, int64(version), 10)
 	w.text(`"scope":`, &e.Scope, false)
 	w.text(`"name":`, &e.Name, false)
 	w.number(`"lease":`, &e.Lease, true)
@@ -52,6 +58,8 @@ func write(e *Event, prev, segment string) ([]byte, bool) {
 func (w *writer) open() { w.b, w.next = append(w.b, '{'), false }
 
 func (w *writer) leave() { w.b, w.next = append(w.b, '}'), true }
+
+func (w *writer) since(version int) bool { return w.version >= version }
 
 func (w *writer) key(key string) {
 	if w.next {

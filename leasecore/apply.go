@@ -9,7 +9,8 @@ import (
 
 // Apply folds one event of the log into the state. It returns an
 // [*InconsistentError], and leaves the state as it was, when the event does not
-// fit. Whether the event is genuine and of the current epoch is the caller's
+// fit, and an [*events.FutureError] for a format that lets events be written which
+// this release can't read. Whether the event is genuine and of the current epoch is the caller's
 // question (projector).
 func (s *State) Apply(e *events.Event) error { return apply(s, e) }
 
@@ -24,7 +25,14 @@ func apply(t target, e *events.Event) error {
 		h.Released, h.Shutdown, h.ReleasedAt = true, d.Shutdown, e.Time
 	case *events.Updated:
 		why = applyUpdated(t, e, d)
-	case *events.Paused, *events.Resumed, *events.Format, *events.Rejected:
+	case *events.Format:
+		raised, err := d.Raised(e.Seq)
+		if err != nil {
+			return err
+		}
+		h := t.head()
+		h.Formats = h.Formats.With(raised)
+	case *events.Paused, *events.Resumed, *events.Rejected:
 		// Nothing of these is in the core's state yet.
 	case *events.Applied:
 		applyDefinition(t, e, d)

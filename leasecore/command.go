@@ -166,6 +166,11 @@ const ReportCooldown = time.Minute
 // RevokeActive takes the active lease away at once, whoever uses it.
 type RevokeActive struct{ Name string }
 
+// Finalize lets all be written that this release reads, from here on: no release
+// that reads less can take the scope over any more. That every instance reads it,
+// and that none of an earlier release will come back, is the caller's to know.
+type Finalize struct{}
+
 // Release gives the scope back.
 type Release struct {
 	Holder string
@@ -191,6 +196,7 @@ func (PollDone) command()         {}
 func (Adopt) command()            {}
 func (Reissue) command()          {}
 func (Shutdown) command()         {}
+func (Finalize) command()         {}
 
 // Why a command was refused. Nothing was decided then.
 var (

@@ -29,7 +29,7 @@ func Decide(d *Draft, at At, c Command) ([]events.Event, error) {
 // begins tells whether a command's whole point is to begin something.
 func begins(c Command) bool {
 	switch c.(type) {
-	case Rotate, Reported, Adopt, Reissue, UpdateDocument, RejectDocument:
+	case Rotate, Reported, Adopt, Reissue, UpdateDocument, RejectDocument, Finalize:
 		return true
 	default:
 		return false
@@ -49,10 +49,19 @@ func (w *decision) emit(name string, lease uint64, data events.Data) {
 	if w.broken != nil {
 		return
 	}
+	version := w.h.Formats.Of(data.EventType())
+	if version == 0 {
+		w.broken = fmt.Errorf("%w: deciding: a %s may not be written before the format is raised", ErrDefect, data.EventType())
+		return
+	}
+	rehearse(data)
 	e := events.Event{
 		ID:    w.at.ID + "." + strconv.Itoa(len(w.out)),
 		Scope: w.h.Scope, Name: name, Lease: lease, Epoch: w.h.Epoch,
-		Time: w.at.Now.UTC(), Cause: w.at.Cause, Actor: w.at.Actor, Data: data,
+		Time: w.at.Now.UTC(), Cause: w.at.Cause, Actor: w.at.Actor,
+		// What the version does not have is not in the log, and so must not be in
+		// the state either.
+		Data: events.Fit(data, version), Version: version,
 	}
 	if err := apply(w.Draft, &e); err != nil {
 		w.broken = fmt.Errorf("%w: deciding: %w", ErrDefect, err)
@@ -101,6 +110,10 @@ func (w *decision) decide(c Command) error {
 		return w.updateDocument(c)
 	case RejectDocument:
 		w.rejectDocument(c)
+	case Finalize:
+		if reads := events.Release(); len(reads.Above(w.h.Formats)) > 0 {
+			w.emit(events.EpochName, 0, &events.Format{Versions: w.h.Formats.With(reads)})
+		}
 	case Release:
 		w.emit(events.EpochName, 0, &events.Released{Holder: c.Holder, Shutdown: c.Shutdown})
 	}

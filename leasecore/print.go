@@ -21,6 +21,9 @@ func (s *State) Print() string {
 	if !s.Spent.IsZero() {
 		fmt.Fprintf(&b, " spent=%s", stamp(s.Spent))
 	}
+	if len(s.Formats) > 0 {
+		fmt.Fprintf(&b, " formats=%s", strings.ReplaceAll(s.Formats.String(), " ", ""))
+	}
 	b.WriteByte('\n')
 	for _, name := range s.SortedNames() {
 		s.names[name].write(&b)

@@ -35,6 +35,9 @@ type Head struct {
 	// Documents are the settings documents by name. The map is never changed,
 	// only replaced, since drafts share it.
 	Documents map[string]Document
+	// Formats are the versions of events that may be written into the log. Like
+	// the documents they are only replaced.
+	Formats events.Formats
 	// Spent is when the scope's budget of acquisitions would be whole again.
 	Spent time.Time
 	// Released: the holder gave the scope back and nobody has opened since;

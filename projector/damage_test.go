@@ -126,10 +126,26 @@ func TestAFutureEventStopsTheFoldButNotTheProcess(t *testing.T) {
 	}
 }
 
+// TestAFormatOfALaterReleaseStopsTheFold: what it lets be written this release
+// can't read, so it goes no further already.
+func TestAFormatOfALaterReleaseStopsTheFold(t *testing.T) {
+	log, chain := sealed(t)
+	e := events.Event{ID: "5", Scope: "prod", Name: events.EpochName, Epoch: 5, Data: &events.Format{Versions: map[events.Type]int{events.TypeRenewed: 9}}}
+	b, err := chain.Seal(&e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := fold(append(log, b))
+	var f *events.FutureError
+	if !errors.Is(err, projector.ErrStopped) || !errors.As(err, &f) || f.Seq != 5 || !f.Format || p.LastSeq() != 4 {
+		t.Fatal(err)
+	}
+}
+
 // future gives a genuine event of a later release: it has the key.
 func future(t *testing.T, chain events.Chain) []byte {
 	t.Helper()
-	e := events.Event{ID: "5", Scope: "prod", Name: "x", Epoch: 5, Data: laterData{}}
+	e := events.Event{ID: "5", Scope: "prod", Name: "x", Epoch: 5, Version: 7, Data: laterData{}}
 	b, err := chain.Seal(&e)
 	if err != nil {
 		t.Fatal(err)

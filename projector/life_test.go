@@ -283,6 +283,9 @@ func (l *life) random(steps int) {
 	l.define(revision, []string{"a", "b"})
 	for range steps {
 		l.step(&revision, &incarnation)
+		if rapid.IntRange(0, 40).Draw(l.t, "finalize") == 0 { // something only in the release of the tests of upgrades
+			l.decide(leasecore.Finalize{}, false)
+		}
 	}
 }
 

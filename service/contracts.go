@@ -34,6 +34,7 @@ var contracts = map[string]contract{
 	api.OpRevoke:   {says: "takes a name's active lease away at once", response: api.Done{}},
 	api.OpReissue:  {says: "asks for successors of all active leases", response: api.Done{}},
 	api.OpStepDown: {says: "gives the scope to a standby", response: api.Done{}},
+	api.OpFinalize: {says: "ends an upgrade: events may be written in all versions that the release knows", response: api.Done{}},
 	api.OpShutdown: {says: "revokes all that the scope owns and leaves it", response: api.Done{}},
 	api.OpApply: {
 		says: "puts a definitions file in force: the one that is sent or, with no body, the one that the holder has", request: api.Definitions{}, response: api.Done{}, sealedRequest: true,

@@ -14,6 +14,9 @@
 // is in the log. Readers never wait for that goroutine: they read views that it
 // publishes (view.go).
 //
+// An instance whose release can't read what is, or may be, in a scope's log stands
+// by without claiming ([BehindError], upgrade.go).
+//
 // Guarantees and what fails how: docs/architecture.md. No secret is in any log
 // line, error or event of this package.
 //

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/leasesvc/leasesvc/epochkv"
+	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/events/journal"
 	"github.com/leasesvc/leasesvc/handover"
 	"github.com/leasesvc/leasesvc/handover/wire"
@@ -50,6 +51,7 @@ func (x *exam) nats(ctx context.Context) {
 		return
 	}
 	x.stream(ctx, js)
+	x.formats(ctx, js)
 	x.epochs(ctx, js)
 	x.sealed(ctx, js)
 	x.syncAlways(nc)
@@ -113,6 +115,43 @@ func (x *exam) stream(ctx context.Context, js jetstream.JetStream) {
 	sent := time.Now()
 	if s, err := js.Stream(ctx, n.Stream); err == nil && !s.CachedInfo().TimeStamp.IsZero() {
 		x.clock("nats", s.CachedInfo().TimeStamp, sent, time.Now(), 0)
+	}
+}
+
+// formats looks whether this release can read what may be written into the logs,
+// and whether an upgrade waits for its end.
+func (x *exam) formats(ctx context.Context, js jetstream.JetStream) {
+	const check = "upgrade"
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	stream, err := js.Stream(ctx, x.cfg.NATS.Stream)
+	if err != nil {
+		return // said already
+	}
+	for _, scope := range x.cfg.ScopeNames() {
+		about := "scope " + scope
+		var inForce events.Formats
+		m, err := stream.GetLastMsgForSubject(ctx, events.Subject(scope, events.EpochName, events.TypeFormat))
+		if err == nil {
+			var e events.Event
+			if e, err = events.Decode(m.Data, m.Sequence); err == nil {
+				if d, ok := e.Data.(*events.Format); ok {
+					inForce, err = d.Raised(m.Sequence)
+				}
+			}
+		}
+		var future *events.FutureError
+		pending := events.Release().Above(inForce)
+		switch {
+		case errors.As(err, &future):
+			x.problem(about, check, "run the release that the other instances run; docs/operations.md, Upgrade", "this release is behind the log and can't lead: %v", err)
+		case err != nil && !errors.Is(err, jetstream.ErrMsgNotFound):
+			x.unchecked(about, check, "see the message", "%s", oneLine(err))
+		case len(pending) > 0:
+			x.add(about, check, VerdictOK, "when no instance of an earlier release will come back, run: leasesvc upgrade --finalize", "events of this release are not written yet: %s", pending)
+		default:
+			x.ok(about, check, "this release reads what may be written, and nothing waits to be finalized")
+		}
 	}
 }
 

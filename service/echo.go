@@ -3,6 +3,8 @@ package service
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/leasesvc/leasesvc/events"
 )
 
 // echo is what the heartbeat carries of what this instance is doing (E13), from
@@ -13,6 +15,9 @@ func (s *Service) echo() []byte {
 		Version  string               `json:"version"`
 		Protocol int                  `json:"protocol"`
 		Scopes   map[string]scopeEcho `json:"scopes"`
+		// Reads are the versions of events that this release reads above the lowest
+		// ones; a release without reads the lowest of all.
+		Reads events.Formats `json:"reads,omitempty"`
 		// For are the scopes that this instance leads or stands by for.
 		For []string `json:"for"`
 		// Leads counts the scopes led, Leaving those that are being given back,
@@ -23,7 +28,7 @@ func (s *Service) echo() []byte {
 		// LastTime is that of the last event of ours.
 		LastTime      time.Time `json:"last_time,omitzero"`
 		StreamCreated time.Time `json:"stream_created"`
-	}{Version: s.opts.Version, Protocol: 1, Scopes: map[string]scopeEcho{}, For: s.cfg.ScopeNames(), StreamCreated: s.journal.Created().UTC()}
+	}{Version: s.opts.Version, Protocol: 1, Reads: events.Release(), Scopes: map[string]scopeEcho{}, For: s.cfg.ScopeNames(), StreamCreated: s.journal.Created().UTC()}
 	for name, sc := range s.scopes {
 		sc.mu.Lock()
 		if t := sc.term; t != nil {

@@ -75,6 +75,7 @@ func (t *term) serveAPI() (*endpoints, error) {
 		api.Subject(api.OpReissue, t.name):         e.reissue,
 		api.Subject(api.OpStepDown, t.name):        e.stepDown,
 		api.Subject(api.OpShutdown, t.name):        e.shutdown,
+		api.Subject(api.OpFinalize, t.name):        e.finalize,
 		api.Subject(api.OpAdopt, t.name, "*"):      e.adopt,
 		wire.Subject(wire.OpRegister, t.name, "*"): e.register,
 		wire.Subject(wire.OpLeave, t.name, "*"):    e.leave,
@@ -346,8 +347,9 @@ func statusOfState(s *leasecore.State, now time.Time) api.Status {
 // status is what the holder says of itself and its scope.
 func (t *term) status(ctx context.Context) (api.Status, error) {
 	var out api.Status
+	var formats events.Formats
 	err := t.look(ctx, func(s *leasecore.State) {
-		out = statusOfState(s, t.svc.clock.Now())
+		out, formats = statusOfState(s, t.svc.clock.Now()), s.Formats
 		out.Skipped, _ = t.projection.Skipped()
 		out.Skipped += t.follower.strangers.Load() - t.strangers // those that came since
 	})
@@ -357,6 +359,9 @@ func (t *term) status(ctx context.Context) (api.Status, error) {
 	out.Holder, out.Version, out.ServiceKey, out.Insecure = t.svc.cells.HolderID(), t.svc.opts.Version, t.svc.keys.Public(), t.svc.cfg.InsecureConsumers
 	out.Vaults, out.Notes = t.svc.vaultRows()
 	out.Notes = append(out.Notes, t.svc.notes()...)
+	var notes []string
+	out.Upgrade, notes = t.upgrade(ctx, formats)
+	out.Notes = append(out.Notes, notes...)
 	return out, nil
 }
 

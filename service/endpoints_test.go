@@ -71,7 +71,7 @@ func TestEndpoints_AreListedWithTheirSchemas(t *testing.T) {
 		listed[e.Name] = e
 	}
 	for _, op := range []string{
-		"status", "leases", "apply", "rotate", "revoke", "reissue", "step-down", "shutdown", "adopt", "register", "leave", "refused",
+		"status", "leases", "apply", "rotate", "revoke", "reissue", "step-down", "finalize", "shutdown", "adopt", "register", "leave", "refused",
 		"document", "document-put", "document-show", "document-list",
 	} {
 		e, there := listed[op]

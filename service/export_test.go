@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/leasesvc/leasesvc/epochkv"
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/leasecore"
 )
@@ -54,3 +55,13 @@ func Sleep(s *Service, d time.Duration) { s.clock.AtLeast(s.clock.Now().Add(d)) 
 // StuckAfter sets how long a step of a loop of s may take. It is to be called
 // before Run.
 func StuckAfter(s *Service, d time.Duration) { s.stuckAfter = d }
+
+// Lacking tells which of some holders are there for a scope and can't read all of
+// some formats.
+var Lacking = lacking
+
+// Others gives the other instances that are alive, as an operator's finalize sees
+// them.
+func Others(ctx context.Context, s *Service) ([]epochkv.HolderCell, error) {
+	return s.instances.list(ctx, s, 0)
+}

@@ -74,6 +74,14 @@ func (f *follower) opened() opening {
 	return opening{seq: h.Fence, epoch: h.Epoch}
 }
 
+// formats gives the versions of events that may be written into the log, as far as
+// it was followed; they only ever grow.
+func (f *follower) formats() events.Formats {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.projection.State().Formats
+}
+
 // shutDown tells whether the scope was shut down by hand since our start; the
 // error is what stopped the projection, if anything did.
 func (f *follower) shutDown(started time.Time) (bool, error) {
@@ -81,6 +89,13 @@ func (f *follower) shutDown(started time.Time) (bool, error) {
 	defer f.mu.Unlock()
 	h := &f.projection.State().Head
 	return h.Shutdown && h.ReleasedAt.After(started), f.projection.Stopped()
+}
+
+// stopped gives what stopped the projection; nil: nothing did.
+func (f *follower) stopped() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.projection.Stopped()
 }
 
 // caughtUp waits until the message at seq was fed, or stands in the snapshot that

@@ -200,7 +200,7 @@ func TestState_IsAnsweredByHolderAndStandby(t *testing.T) {
 	}
 	for role, url := range map[string]string{api.RoleLeader: holder(), api.RoleStandby: standby()} {
 		r.await("the "+role+"'s state", func() bool {
-			is, status := ask[api.Instance](plainClient, url+"/status")
+			is, status := ask[api.InstanceStatus](plainClient, url+"/status")
 			tables, statusTables := ask[api.Tables](plainClient, url+"/leases?scope=prod&name=app")
 			return status == 200 && is.Ready && is.Connected && len(is.Scopes) == 1 && is.Scopes[0].Role == role && is.Scopes[0].Holder != "" &&
 				is.Scopes[0].Status.Names == 1 && is.Scopes[0].Status.Usable == 1 && is.Scopes[0].Status.Epoch > 0 && is.Log != nil && len(is.Vaults) == 1 &&

@@ -60,7 +60,7 @@ func (f *front) status(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	is := s.readiness(ctx)
-	out := api.Instance{
+	out := api.InstanceStatus{
 		Holder: s.cells.HolderID(), Version: s.opts.Version, Time: s.clock.Now(), Ready: is.ready(), Connected: s.nc.IsConnected(),
 		Problems: is.problems, Scopes: []api.ScopeInstance{},
 	}

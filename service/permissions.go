@@ -70,7 +70,7 @@ func PermissionsOf(role Role, o PermissionOptions) Permissions {
 		p.consumer(o)
 	case RoleOperator:
 		p.reads(o)
-		for _, op := range []string{api.OpApply, api.OpReissue, api.OpStepDown, api.OpShutdown} {
+		for _, op := range []string{api.OpApply, api.OpReissue, api.OpStepDown, api.OpShutdown, api.OpFinalize} {
 			p.ask(o.Scopes, op)
 		}
 		for _, op := range []string{api.OpRotate, api.OpRevoke, api.OpAdopt, api.OpDocumentPut} {

@@ -194,7 +194,11 @@ func (r *Recoverer) examineStream(ctx context.Context, log *journal.Log, view ep
 		_, err := p.Apply(m.Seq, m.Payload)
 		return err
 	})
+	var future *events.FutureError
 	switch {
+	case errors.As(err, &future):
+		// Nothing is lost; and what there is, this release can't tell.
+		return nil, fmt.Errorf("this release is behind the log: %w; run leasesvc recover of the release that the instances run (docs/operations.md, Upgrade)", future)
 	case errors.Is(err, projector.ErrStopped):
 		d.Found = append(d.Found, err.Error())
 	case err != nil:

@@ -35,6 +35,7 @@ type rig struct {
 	// among the scopes.
 	more, moreVault, moreScopes string
 	heartbeat                   string // empty: 100ms
+	version                     string // of the program; empty: 1.2.3
 	// documents is what the scope's documents may refer to.
 	documents string
 
@@ -175,7 +176,7 @@ func (r *rig) run(state string) (stop func() error) {
 func (r *rig) start(state string) (svc *service.Service, stop func() error) {
 	r.t.Helper()
 	svc, err := service.New(r.config(state), service.Options{
-		Version: "1.2.3",
+		Version: orElse(r.version, "1.2.3"),
 		Logger:  slog.New(slog.NewTextHandler(io.MultiWriter(r.out, testWriter{r.t}), nil)),
 		OnEvent: func(e events.Event) {
 			r.mu.Lock()

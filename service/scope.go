@@ -274,7 +274,10 @@ func (sc *scope) step(ctx context.Context) (opening, epochkv.Claim, error) {
 		}
 		down, err = sc.follower.shutDown(sc.svc.started)
 	}
+	var future *events.FutureError
 	switch {
+	case errors.As(err, &future):
+		return opening{}, epochkv.Claim{}, &BehindError{Scope: sc.name, Release: sc.svc.opts.Version, Future: future}
 	case err != nil:
 		return opening{}, epochkv.Claim{}, err
 	case down:
@@ -334,7 +337,7 @@ func (sc *scope) openEpoch(ctx context.Context, last opening, claim epochkv.Clai
 	}
 	holder := s.cells.HolderID()
 	ev := events.Event{
-		ID: newID(), Scope: sc.name, Name: events.EpochName, Epoch: claim.Epoch, Time: s.clock.Now(), Actor: events.Service(holder),
+		ID: newID(), Scope: sc.name, Name: events.EpochName, Version: sc.follower.formats().Of(events.TypeOpened), Epoch: claim.Epoch, Time: s.clock.Now(), Actor: events.Service(holder),
 		Data: &events.Opened{Holder: holder, How: string(claim.How), Attempt: newID(), SealKey: s.keys.ID(), StreamCreated: s.journal.Created().UTC()},
 	}
 	if claim.How == epochkv.HowQuiet { // it may have been deposed in error (E22)

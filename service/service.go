@@ -84,6 +84,7 @@ type Service struct {
 	lastLog             atomic.Pointer[logState]
 	judging             chan struct{} // a lock of one
 	lastReadiness       atomic.Pointer[readiness]
+	instances           instances
 }
 
 // FencedError ends Run where exit_on_fence is set: the instance was fenced

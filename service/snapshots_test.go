@@ -31,7 +31,7 @@ func (r *rig) savedUpTo(seq uint64) bool {
 		return false
 	}
 	for _, info := range infos {
-		if info.Name == fmt.Sprintf("prod.%020d", seq) {
+		if strings.HasPrefix(info.Name, fmt.Sprintf("prod.%020d.", seq)) {
 			return true
 		}
 	}
@@ -72,6 +72,39 @@ func TestAStartReadsFromTheSnapshotOn(t *testing.T) {
 	}
 	if infos, err := r.objects().List(aBit(t)); err != nil || len(infos) > 2 {
 		t.Errorf("%d snapshots are kept, %v", len(infos), err)
+	}
+}
+
+// TestTwoReleasesFindTheirSnapshots: an upgrade, and the way back, read from the
+// log what the other release did, and no more.
+func TestTwoReleasesFindTheirSnapshots(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "1h", "2h")
+	r.before = service.SaveOften
+	r.definitions(1, otherDefinition)
+	lead := func(version string, opened int) (restored int) {
+		before := len(r.out.String())
+		r.version = version
+		stop := r.run("state-" + version)
+		r.await("release "+version+" to lead", func() bool { return r.count(events.TypeOpened) == opened && r.active("other") != 0 })
+		active := r.active("other")
+		r.done(r.api().Rotate(aBit(t), "prod", "other"))
+		r.await("a rotation", func() bool { return r.active("other") > active })
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if !r.savedUpTo(r.lastSeq()) {
+			t.Errorf("release %s left no snapshot", version)
+		}
+		return strings.Count(r.out.String()[before:], "restored from a snapshot")
+	}
+	for i, c := range []struct {
+		version  string
+		restored int
+	}{{"1.0.0", 0}, {"2.0.0", 0}, {"1.0.0", 1}, {"2.0.0", 1}, {"2.0.0", 1}, {"1.0.0", 1}} {
+		if got := lead(c.version, i+1); got != c.restored {
+			t.Errorf("start %d, of release %s: restored %d times", i+1, c.version, got)
+		}
 	}
 }
 

@@ -48,7 +48,7 @@ func (sc *scope) standbyGot(ctx context.Context, m read) ([]byte, error) {
 // standbyKey answers for the seal key, which all instances of a scope share.
 func (sc *scope) standbyKey() ([]byte, error) {
 	epoch := sc.follower.opened().epoch
-	if !sc.probed.Load() || epoch == 0 {
+	if !sc.probed.Load() || epoch == 0 || sc.follower.stopped() != nil {
 		return nil, errNotLeading
 	}
 	k := sc.svc.keys

@@ -87,7 +87,7 @@ func newTerm(sc *scope, p *projector.Projection, epoch, fence uint64) *term {
 	}
 	t.writer = sc.svc.journal.NewWriter(journal.Term{
 		Scope: sc.name, Epoch: epoch, Fence: fence, Tail: fence, Chain: p.Chain(),
-		Holder: sc.svc.cells.HolderID(), SealKey: sc.svc.keys.ID(), NewID: newID, Now: sc.svc.clock.Now,
+		OpenedVersion: p.State().Formats.Of(events.TypeOpened), Holder: sc.svc.cells.HolderID(), SealKey: sc.svc.keys.ID(), NewID: newID, Now: sc.svc.clock.Now,
 	})
 	t.documents = newDocuments(t)
 	t.saver = newSaver(t)

@@ -2,8 +2,8 @@
 // read the log from there on and not from its beginning.
 //
 // [Encode] makes bytes of a projection and [Key.Decode] gives it back; [Store]
-// keeps them in a bucket of the JetStream object store, named by scope and
-// sequence. [Store.Restore] does all of it at a start: the highest snapshot that
+// keeps them in a bucket of the JetStream object store, named by scope,
+// sequence and release. [Store.Restore] does all of it at a start: the highest snapshot that
 // holds wins, one that does not is ignored and said, and without any the log is
 // read from its beginning, which is always right and only slower.
 //
@@ -24,7 +24,8 @@
 // The layout follows the structs of leasecore, so no field can be forgotten. A
 // release ignores what another one saved, which may have had another layout, or
 // have folded the same events to another state: that costs one long read after an
-// update and can't go wrong.
+// update and can't go wrong. The last two of the last other release are kept
+// beside its own.
 //
 // Why it is so: docs/adr/0005.
 //

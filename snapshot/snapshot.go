@@ -5,6 +5,7 @@ import (
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"reflect"
@@ -74,10 +75,15 @@ func NewKey(chain []byte, release string) (Key, error) {
 		return Key{}, fmt.Errorf("deriving the key of snapshots: %w", err)
 	}
 	h := sha256.New()
-	for _, part := range [][]byte{ofContent.fingerprint[:], ofName.fingerprint[:], []byte(release)} {
+	for _, part := range [][]byte{ofContent.fingerprint[:], ofName.fingerprint[:], []byte(release), []byte(events.Release().String())} {
 		_, _ = h.Write(part) // never gives an error
 	}
 	return Key{key: key, chain: slices.Clone(chain), begin: append([]byte(magic), h.Sum(nil)[:releaseSize]...)}, nil
+}
+
+// release tells the snapshots of this release from those of others by name.
+func (k Key) release() string {
+	return hex.EncodeToString(k.begin[min(len(magic), len(k.begin)):])
 }
 
 // What can be wrong with a snapshot, so that it is ignored.

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,9 @@ import (
 const Bucket = "leasesvc_snapshots"
 
 // kept is how many snapshots of a scope are kept: the highest, and one to fall
-// back on.
+// back on. So many are kept of the release that saved last before ours, too: while
+// two releases share a scope, or where one goes back, neither has to read the
+// whole log.
 const kept = 2
 
 // Store keeps the snapshots of all scopes.
@@ -64,51 +67,94 @@ func Open(ctx context.Context, js jetstream.JetStream, bucket string, replicas i
 // Key gives the key that the store's snapshots are made with.
 func (s *Store) Key() Key { return s.key }
 
-// A snapshot's name is its scope and its sequence, padded so that names sort.
-const seqDigits = 20
-
-func nameOf(scope string, seq uint64) string { return fmt.Sprintf("%s.%0*d", scope, seqDigits, seq) }
-
-func parseName(name string) (scope string, seq uint64, ok bool) {
-	scope, digits, found := strings.Cut(name, ".")
-	seq, err := strconv.ParseUint(digits, 10, 64)
-	return scope, seq, found && err == nil && len(digits) == seqDigits
+// saved is where a snapshot stands: its name is that.
+type saved struct {
+	scope   string
+	seq     uint64
+	release string
 }
 
+// seqDigits pads sequences so that names sort.
+const seqDigits = 20
+
+func (s saved) name() string { return fmt.Sprintf("%s.%0*d.%s", s.scope, seqDigits, s.seq, s.release) }
+
+func parseName(name string) (saved, bool) {
+	scope, rest, found := strings.Cut(name, ".")
+	digits, release, _ := strings.Cut(rest, ".")
+	seq, err := strconv.ParseUint(digits, 10, 64)
+	s := saved{scope, seq, release}
+	return s, found && err == nil && s.name() == name
+}
+
+// ours is where a snapshot of this release stands.
+func (s *Store) ours(scope string, seq uint64) saved { return saved{scope, seq, s.key.release()} }
+
 // Save stores what [Key.Encode] made of a scope at a sequence, and drops the
-// scope's snapshots before the last two.
+// scope's snapshots before the last two of this release, and before those of the
+// last other one.
 func (s *Store) Save(ctx context.Context, scope string, seq uint64, encoded []byte) error {
-	if _, err := s.objects.PutBytes(ctx, nameOf(scope, seq), encoded); err != nil {
+	if _, err := s.objects.PutBytes(ctx, s.ours(scope, seq).name(), encoded); err != nil {
 		return fmt.Errorf("saving a snapshot of scope %s at sequence %d: %w", scope, seq, err)
 	}
-	all, err := s.List(ctx)
+	all, err := s.all(ctx)
 	if err != nil {
 		return err
 	}
-	seqs := all[scope]
-	for _, old := range seqs[min(kept, len(seqs)):] {
-		if err := s.objects.Delete(ctx, nameOf(scope, old)); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
-			return fmt.Errorf("dropping the snapshot of scope %s at sequence %d: %w", scope, old, err)
+	count, other := map[string]int{}, ""
+	for _, old := range all {
+		if old.scope != scope {
+			continue
+		}
+		if old.release != s.key.release() && other == "" {
+			other = old.release
+		}
+		count[old.release]++
+		if count[old.release] <= kept && (old.release == s.key.release() || old.release == other) {
+			continue
+		}
+		if err := s.drop(ctx, old); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// List gives the sequences of the snapshots by scope, the highest first.
-func (s *Store) List(ctx context.Context) (map[string][]uint64, error) {
+func (s *Store) drop(ctx context.Context, old saved) error {
+	if err := s.objects.Delete(ctx, old.name()); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
+		return fmt.Errorf("dropping the snapshot of scope %s at sequence %d: %w", old.scope, old.seq, err)
+	}
+	return nil
+}
+
+// all lists the snapshots of all releases, the highest first.
+func (s *Store) all(ctx context.Context) ([]saved, error) {
 	infos, err := s.objects.List(ctx)
 	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
 		return nil, fmt.Errorf("listing the snapshots: %w", err)
 	}
-	out := map[string][]uint64{}
+	var out []saved
 	for _, info := range infos {
-		if scope, seq, ok := parseName(info.Name); ok {
-			out[scope] = append(out[scope], seq)
+		if one, ok := parseName(info.Name); ok {
+			out = append(out, one)
 		}
 	}
-	for _, seqs := range out {
-		slices.Sort(seqs)
-		slices.Reverse(seqs)
+	slices.SortFunc(out, func(a, b saved) int { return cmp.Compare(b.seq, a.seq) })
+	return out, nil
+}
+
+// List gives the sequences of the snapshots of this release by scope, the highest
+// first.
+func (s *Store) List(ctx context.Context) (map[string][]uint64, error) {
+	all, err := s.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]uint64{}
+	for _, one := range all {
+		if one.release == s.key.release() {
+			out[one.scope] = append(out[one.scope], one.seq)
+		}
 	}
 	return out, nil
 }
@@ -121,7 +167,7 @@ func (s *Store) Last(ctx context.Context, scope string) (*projector.Projection, 
 		return nil, err
 	}
 	for _, seq := range all[scope] {
-		encoded, err := s.objects.GetBytes(ctx, nameOf(scope, seq))
+		encoded, err := s.objects.GetBytes(ctx, s.ours(scope, seq).name())
 		if err != nil {
 			continue
 		}
@@ -132,15 +178,17 @@ func (s *Store) Last(ctx context.Context, scope string) (*projector.Projection, 
 	return nil, nil
 }
 
-// Drop removes a scope's snapshots: their log is given up.
+// Drop removes a scope's snapshots, of every release: their log is given up.
 func (s *Store) Drop(ctx context.Context, scope string) error {
-	all, err := s.List(ctx)
+	all, err := s.all(ctx)
 	if err != nil {
 		return err
 	}
-	for _, seq := range all[scope] {
-		if err := s.objects.Delete(ctx, nameOf(scope, seq)); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
-			return fmt.Errorf("dropping the snapshot of scope %s at sequence %d: %w", scope, seq, err)
+	for _, one := range all {
+		if one.scope == scope {
+			if err := s.drop(ctx, one); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -182,7 +230,7 @@ const tried = 8
 // ctx's.
 func (s *Store) Restore(ctx context.Context, log Log, scope string, seqs []uint64) (*projector.Projection, []Ahead, error) {
 	for _, seq := range seqs[:min(tried, len(seqs))] {
-		encoded, err := s.objects.GetBytes(ctx, nameOf(scope, seq))
+		encoded, err := s.objects.GetBytes(ctx, s.ours(scope, seq).name())
 		if err == nil {
 			var p *projector.Projection
 			var ahead []Ahead

@@ -176,6 +176,49 @@ func TestOnlyTheLastTwoAreKept(t *testing.T) {
 	}
 }
 
+// TestTwoReleasesKeepTheirSnapshots: side by side, and back, each finds its own;
+// of a third one, which nobody can go back to any more, nothing is kept.
+func TestTwoReleasesKeepTheirSnapshots(t *testing.T) {
+	r := newRig(t)
+	stores := map[string]*Store{}
+	for _, release := range []string{"v0", "v1", "v2"} {
+		k, err := NewKey(chainKey, release)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stores[release], err = Open(r.ctx, r.js, Bucket, 1, k, slog.New(slog.NewTextHandler(r.said, nil))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, release := range []string{"v0", "v0", "v1", "v1", "v1", "v2", "v2", "v2", "v1", "v2"} {
+		r.store = stores[release]
+		r.append(3)
+		r.save(r.follow(nil))
+	}
+	for release, want := range map[string]string{"v0": "map[]", "v1": "map[prod:[28 16]]", "v2": "map[prod:[31 25]]"} {
+		r.store = stores[release]
+		if all, err := r.store.List(r.ctx); err != nil || fmt.Sprint(all) != want {
+			t.Errorf("%s has %v, want %s (%v)", release, all, want, err)
+		}
+		p, _, err := r.restore()
+		if err != nil || (p == nil) != (release == "v0") {
+			t.Errorf("%s restores %v, %v", release, p, err)
+		}
+		if a, b := everyField(t, r.follow(nil).State()), everyField(t, r.follow(p).State()); a != b {
+			t.Errorf("%s goes on from another state", release)
+		}
+	}
+	if r.said.Len() > 0 {
+		t.Error(r.said)
+	}
+	if err := r.store.Drop(r.ctx, "prod"); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := r.store.all(r.ctx); err != nil || len(left) != 0 {
+		t.Errorf("%v are left of a log that was given up (%v)", left, err)
+	}
+}
+
 // TestHighestThatHoldsWins: what is forged, damaged or of another release is
 // ignored and said, and the one below it is used.
 func TestHighestThatHoldsWins(t *testing.T) {
@@ -185,7 +228,7 @@ func TestHighestThatHoldsWins(t *testing.T) {
 	r.append(5)
 	for name, b := range map[string][]byte{"forged": []byte("{}"), "damaged": append(bytes.Clone(good[:200]), good[201:]...)} {
 		r.said.Reset()
-		r.put(nameOf("prod", 11), b)
+		r.put(r.store.ours("prod", 11).name(), b)
 		p, _, err := r.restore()
 		if err != nil || p == nil || p.LastSeq() != 6 {
 			t.Fatal(name, p, err)
@@ -199,7 +242,7 @@ func TestHighestThatHoldsWins(t *testing.T) {
 	other := projector.New("other", chainKey)
 	other.SetChain(chain)
 	r.said.Reset()
-	r.put(nameOf("prod", 11), r.store.Key().Encode(Take(other, r.log.Created(), nil)))
+	r.put(r.store.ours("prod", 11).name(), r.store.Key().Encode(Take(other, r.log.Created(), nil)))
 	if p, _, err := r.restore(); err != nil || p == nil || p.LastSeq() != 6 || r.said.Len() == 0 {
 		t.Fatal(p, err)
 	}
@@ -234,7 +277,7 @@ func TestSnapshotOfALostLog(t *testing.T) {
 	}
 	// A snapshot that says it is of this stream, of an event that stands in it as
 	// another one.
-	r.put(nameOf("prod", 11), r.store.Key().Encode(Take(ahead, r.log.Created(), nil)))
+	r.put(r.store.ours("prod", 11).name(), r.store.Key().Encode(Take(ahead, r.log.Created(), nil)))
 	if _, _, err := r.restore(); !errors.As(err, &lost) || !lost.Saved.Equal(lost.Found) {
 		t.Fatal(err)
 	}

@@ -62,7 +62,10 @@ func (h *history) concerns(at, clock int64) []Concern {
 	add := func(level string, since int64, do, format string, args ...any) {
 		all = append(all, Concern{Level: level, Scope: h.scope, Since: since, What: fmt.Sprintf(format, args...), Do: do})
 	}
-	if h.stopped != "" {
+	switch {
+	case h.behind:
+		add(levelHigh, h.at, "replace this instance by the release that the others run", "this instance's release is behind the log, and what is shown ends there: %s", h.stopped)
+	case h.stopped != "":
 		add(levelHigh, h.at, "run leasesvc verify-log, then leasesvc recover", "the log can't be followed: %s", h.stopped)
 	}
 	if n, latest := h.projection.Skipped(); n > 0 {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -69,6 +70,7 @@ type history struct {
 	strings    map[string]string
 	events     uint64
 	stopped    string
+	behind     bool // it is a later release's event that stopped it
 	// What is there at the end of what was read: leases by phase (those that are
 	// closed are never taken out), and names.
 	phases [len(phaseWords)]int
@@ -174,7 +176,8 @@ func (h *history) add(m journal.Message) *events.Event {
 	before := h.at
 	e, err := h.projection.Apply(m.Seq, m.Payload)
 	if err != nil {
-		h.stopped = err.Error()
+		var future *events.FutureError
+		h.stopped, h.behind = err.Error(), errors.As(err, &future)
 		return nil
 	}
 	if e == nil {

@@ -50,6 +50,7 @@ type cli struct {
 	Adopt       adoptCmd         `cmd:"" help:"Take over a lease that was obtained elsewhere; its values come from standard input."`
 	StepDown    stepDownCmd      `cmd:"" name:"step-down" help:"Give a scope to a standby."`
 	Shutdown    shutdownCmd      `cmd:"" help:"Revoke every lease of a scope and leave it alone."`
+	Upgrade     upgradeCmd       `cmd:"" help:"Show how far an upgrade is; finalize it when no instance of the release before will come back."`
 	Apply       applyCmd         `cmd:"" help:"Put a definitions file in force, or have the service read its own again."`
 	Diff        diffCmd          `cmd:"" help:"Compare a definitions file with what is in force."`
 	Explain     explainCmd       `cmd:"" help:"Tell why a name is in its state: its story from the log, what comes next and when."`

@@ -46,7 +46,7 @@ func (w *Writer) settle(ctx context.Context, evs []events.Event, cause error) (R
 // fence and gives its sequence.
 func (w *Writer) reopen(ctx context.Context, cause error) (uint64, error) {
 	ev := events.Event{
-		ID: w.term.NewID(), Scope: w.term.Scope, Name: events.EpochName, Epoch: w.term.Epoch,
+		ID: w.term.NewID(), Scope: w.term.Scope, Name: events.EpochName, Version: w.term.OpenedVersion, Epoch: w.term.Epoch,
 		Time: w.term.Now(), Actor: events.Service(w.term.Holder),
 		Data: &events.Opened{
 			Holder: w.term.Holder, How: events.HowReopened, Attempt: w.term.NewID(),

@@ -18,6 +18,9 @@ type Term struct {
 	Fence, Tail uint64
 	// Chain is the scope's chain after the event at Tail.
 	Chain events.Chain
+	// OpenedVersion is the version in which opened events may be written; 0: the
+	// lowest.
+	OpenedVersion int
 	// Holder and SealKey go into the opened events by which outcomes are settled.
 	Holder, SealKey string
 	// NewID gives ids that nobody else gives; Now is the holder's clock.

@@ -115,6 +115,11 @@ func (c *Client) Shutdown(ctx context.Context, scope string) (Done, error) {
 	return ask[Done](ctx, c, Subject(OpShutdown, scope))
 }
 
+// Finalize has events written as the holder's release writes them, from here on.
+func (c *Client) Finalize(ctx context.Context, scope string) (Done, error) {
+	return ask[Done](ctx, c, Subject(OpFinalize, scope))
+}
+
 // Adopt hands a lease over that was obtained elsewhere, sealed to the service's
 // public key by a key of this call's own.
 func (c *Client) Adopt(ctx context.Context, scope, name, serviceKey string, a Adoption) (Done, error) {

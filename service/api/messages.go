@@ -20,6 +20,7 @@ const (
 	OpAdopt    = "adopt"
 	OpStepDown = "step-down"
 	OpShutdown = "shutdown"
+	OpFinalize = "finalize"
 )
 
 // HeaderXKey carries the public curve key that an adoption is sealed with.
@@ -66,10 +67,41 @@ type Status struct {
 	ServiceKey string `json:"service_key"`
 	Insecure   bool   `json:"insecure_consumers,omitempty"`
 	// Skipped counts events in the stream that do not count.
-	Skipped uint64  `json:"skipped_events,omitempty"`
-	Vaults  []Vault `json:"vaults"`
+	Skipped uint64 `json:"skipped_events,omitempty"`
+	// Upgrade is there while an upgrade is going on, or an instance was left behind
+	// by one.
+	Upgrade *Upgrade `json:"upgrade,omitempty"`
+	Vaults  []Vault  `json:"vaults"`
 	// Notes are what needs a person's eye.
 	Notes []string `json:"notes,omitempty"`
+}
+
+// Upgrade is what a holder says of the versions in which events are written.
+type Upgrade struct {
+	// InForce may be written, Pending may not yet though the holder's release could:
+	// versions of event types, above the lowest.
+	InForce events.Formats `json:"in_force,omitempty"`
+	Pending events.Formats `json:"pending,omitempty"`
+	// Behind are the instances that are there for the scope and can't read them all.
+	Behind []Instance `json:"behind,omitempty"`
+}
+
+// Instance is a running leasesvc.
+type Instance struct {
+	Holder  string `json:"holder"`
+	Host    string `json:"host,omitempty"`
+	Version string `json:"version,omitempty"`
+	// Lacks is what it can't read.
+	Lacks events.Formats `json:"lacks,omitempty"`
+}
+
+// String names it for people.
+func (i Instance) String() string {
+	version := i.Version
+	if version == "" {
+		version = "unknown"
+	}
+	return i.Host + " (" + i.Holder + ", release " + version + ")"
 }
 
 // Vault is what a holder says of a Vault connection.

@@ -63,8 +63,8 @@ type StuckLoop struct {
 	For   float64 `json:"for_s"`
 }
 
-// Instance answers GET /status: one instance as it sees itself.
-type Instance struct {
+// InstanceStatus answers GET /status: one instance as it sees itself.
+type InstanceStatus struct {
 	Holder    string          `json:"holder,omitempty"`
 	Version   string          `json:"version"`
 	Time      time.Time       `json:"time"`
