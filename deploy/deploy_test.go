@@ -1,14 +1,8 @@
-// Package deploy_test checks that the files of docker-compose.yml are ones that
-// the servers would accept, as far as that shows without containers.
-package deploy_test
+package deploy
 
 import (
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/leasesvc/leasesvc/handover/verify"
@@ -30,63 +24,41 @@ func TestNATSServersSyncAlwaysAndAskForThePassword(t *testing.T) {
 	}
 }
 
-func TestServiceAndDefinitionsFilesAreRight(t *testing.T) {
-	c, err := config.Load("leasesvc/leasesvc.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defs, err := c.LoadDefinitions("demo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, d := range defs.Leases {
-		if d.Verifier == nil {
+// TestServiceFilesAreRight: those of the compose file and of the unit, with their
+// definitions; each by the service's own reader.
+func TestServiceFilesAreRight(t *testing.T) {
+	for _, file := range []string{"leasesvc/leasesvc.yaml", "systemd/leasesvc.yaml"} {
+		c, err := config.Load(file)
+		if err != nil {
+			t.Error(err)
 			continue
 		}
-		if err := verify.Check(verify.Spec{Kind: d.Verifier.Kind, DSN: d.Verifier.DSN}); err != nil {
-			t.Errorf("%s: %v", name, err)
+		if len(c.Scopes) != 1 {
+			t.Errorf("%s: %d scopes", file, len(c.Scopes))
+		}
+		for scope := range c.Scopes {
+			checkDefinitions(t, c, scope)
 		}
 	}
 }
 
-// TestComposeFileHoldsTogether: each mount of ours exists, each volume is
-// declared, each service depended on is there.
-func TestComposeFileHoldsTogether(t *testing.T) {
-	text, err := os.ReadFile("../docker-compose.yml")
+func checkDefinitions(t *testing.T, c *config.Config, scope string) {
+	t.Helper()
+	defs, err := c.LoadDefinitions(scope)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return
 	}
-	var compose struct {
-		Services map[string]struct {
-			Volumes   []string       `yaml:"volumes"`
-			DependsOn map[string]any `yaml:"depends_on"`
-		} `yaml:"services"`
-		Volumes map[string]any `yaml:"volumes"`
+	if len(defs.Leases) == 0 {
+		t.Errorf("%s has no leases", scope)
 	}
-	// A key beside a merge (<<) overrides it, which the decoder takes for a
-	// duplicate.
-	if err := yaml.UnmarshalWithOptions(text, &compose, yaml.AllowDuplicateMapKey()); err != nil {
-		t.Fatal(err)
-	}
-	if len(compose.Services) == 0 {
-		t.Fatal("no services were read")
-	}
-	for name, s := range compose.Services {
-		for _, v := range s.Volumes {
-			source, _, _ := strings.Cut(v, ":")
-			_, declared := compose.Volumes[source]
-			if strings.HasPrefix(source, ".") {
-				_, err := os.Stat(filepath.Join("..", source))
-				declared = err == nil
-			}
-			if !declared {
-				t.Errorf("service %s mounts %s, which does not exist", name, source)
-			}
+	for name, d := range defs.Leases {
+		if d.Verifier == nil {
+			t.Errorf("%s is not verified", name)
+			continue
 		}
-		for other := range s.DependsOn {
-			if _, ok := compose.Services[other]; !ok {
-				t.Errorf("service %s depends on %s, which does not exist", name, other)
-			}
+		if err := verify.Check(verify.Spec{Kind: d.Verifier.Kind, DSN: d.Verifier.DSN}); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
