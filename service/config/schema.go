@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/leasesvc/leasesvc/events"
 )
@@ -14,20 +15,20 @@ const schemaDialect = "https://json-schema.org/draft/2020-12/schema"
 // DefinitionsSchema that of a definitions file. They say what a key may hold as
 // far as a schema can; how the values stand to each other only reading tells.
 func Schema() ([]byte, error) {
-	return schemaFile("leasesvc: service file", defaults().shape())
+	return schemaFile("leasesvc: service file", defaults().shape(), aboutService)
 }
 
 // DefinitionsSchema is [Schema] for a definitions file.
 func DefinitionsSchema() ([]byte, error) {
 	defs := &Definitions{Leases: map[string]events.Definition{}, Documents: map[string]any{}, places: map[string]Position{}}
-	return schemaFile("leasesvc: definitions file", defs.shape(newDraft(rules{})))
+	return schemaFile("leasesvc: definitions file", defs.shape(newDraft(rules{})), aboutDefinitions)
 }
 
 // schema is one schema, with its keys in an order that does not change.
 type schema map[string]any
 
-func schemaFile(title string, s shape) ([]byte, error) {
-	root := schemaOf(s)
+func schemaFile(title string, s shape, of aboutFile) ([]byte, error) {
+	root := of.schema(s, "")
 	root["$schema"], root["title"] = schemaDialect, title
 	b, err := json.MarshalIndent(root, "", "  ")
 	if err != nil {
@@ -39,18 +40,20 @@ func schemaFile(title string, s shape) ([]byte, error) {
 // namePattern is [events.CheckName] as a pattern.
 const namePattern = "^[A-Za-z0-9][A-Za-z0-9-]{0,63}$"
 
-func schemaOf(s shape) schema {
+// schema gives the schema of what stands at a key.
+func (f aboutFile) schema(s shape, key string) schema {
 	switch s := s.(type) {
 	case lease:
-		return schemaOf(s.draft.shape(false))
+		return f.schema(s.draft.shape(false), key)
 	case object:
 		properties, required := schema{}, []string{}
-		for _, f := range s.fields {
-			p := schemaOf(f.shape)
-			p["description"] = description(f)
-			properties[f.name] = p
-			if f.required {
-				required = append(required, f.name)
+		for _, field := range s.fields {
+			at := strings.TrimPrefix(key+"."+field.name, ".")
+			p := f.schema(field.shape, at)
+			p["description"] = f.description(field, at)
+			properties[field.name] = p
+			if field.required {
+				required = append(required, field.name)
 			}
 		}
 		out := schema{"type": "object", "properties": properties, "additionalProperties": false}
@@ -59,13 +62,13 @@ func schemaOf(s shape) schema {
 		}
 		return out
 	case named:
-		out := schema{"type": "object", "propertyNames": schema{"pattern": namePattern}, "additionalProperties": schemaOf(s.elem("NAME"))}
+		out := schema{"type": "object", "propertyNames": schema{"pattern": namePattern}, "additionalProperties": f.schema(s.elem("NAME"), key+".NAME")}
 		if s.min > 0 {
 			out["minProperties"] = s.min
 		}
 		return out
 	case sequence:
-		return schema{"type": "array", "maxItems": s.max, "items": schemaOf(s.elem())}
+		return schema{"type": "array", "maxItems": s.max, "items": f.schema(s.elem(), key+"[]")}
 	case boolean, either:
 		return schema{"type": "boolean"}
 	case integer:
@@ -96,14 +99,20 @@ func schemaOf(s shape) schema {
 	}
 }
 
-// description is what an editor shows of a key.
-func description(f field) string {
+// description is what an editor shows of a key: what it is, its type, its default.
+func (f aboutFile) description(of field, key string) string {
+	text := of.typ()
 	switch {
-	case f.required:
-		return f.typ() + "; required"
-	case f.def != "":
-		return f.typ() + "; default: " + f.def
-	default:
-		return f.typ()
+	case of.required:
+		text += "; required"
+	case of.def != "":
+		text += "; default: " + of.def
 	}
+	if strings.HasPrefix(key, "defaults.") {
+		key = "leases.NAME" + strings.TrimPrefix(key, "defaults")
+	}
+	if what := f.plain(key); what != "" {
+		text = what + " (" + text + ")"
+	}
+	return text
 }
