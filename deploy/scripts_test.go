@@ -15,8 +15,18 @@ import (
 	"github.com/leasesvc/leasesvc/service/config"
 )
 
-// TestScriptsAreShell that sh reads; their images have no other shell.
+// TestScriptsAreShell that sh, or bash, reads, and in which shellcheck finds nothing to
+// warn of: those of the images, and those of the repository.
 func TestScriptsAreShell(t *testing.T) {
+	scripts, err := filepath.Glob("../scripts/*")
+	if err != nil || len(scripts) < 3 {
+		t.Fatalf("%d scripts (%v)", len(scripts), err)
+	}
+	for _, script := range append(scripts, "keys.sh", "openbao/setup.sh", "../.ci/run", "../spec/check") {
+		if out, err := exec.Command("shellcheck", "--severity=warning", script).CombinedOutput(); err != nil {
+			t.Errorf("shellcheck %s: %v (scripts/install-test-deps installs it)\n%s", script, err, out)
+		}
+	}
 	for _, script := range []string{"keys.sh", "openbao/setup.sh"} {
 		if out, err := exec.Command("sh", "-n", script).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", script, err, out)

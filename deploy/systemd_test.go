@@ -102,3 +102,28 @@ func TestUnitFitsItsServiceFile(t *testing.T) {
 		}
 	}
 }
+
+// TestAgentsUnitFitsItsFile: the file reads what the unit hands over, and writes where
+// the unit lets it.
+func TestAgentsUnitFitsItsFile(t *testing.T) {
+	u := unit(t, "systemd/leasesvc-agent@.service")
+	c, err := config.LoadAgent("systemd/orders.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, _, _ := strings.Cut(u["LoadCredential"][0], ":")
+	if want := "/run/credentials/leasesvc-agent@orders.service/" + name; c.SeedFile != want {
+		t.Errorf("seed_file is %s, the unit hands over %s", c.SeedFile, want)
+	}
+	for target, x := range c.Targets {
+		if dir := "/run/" + strings.ReplaceAll(u["RuntimeDirectory"][0], "%i", "orders"); filepath.Dir(x.Path) != dir {
+			t.Errorf("target %s writes to %s, the unit makes %s", target, x.Path, dir)
+		}
+		if stop, err := time.ParseDuration(u["TimeoutStopSec"][0]); err != nil || x.Hook != nil && stop <= x.Hook.Timeout.Duration() {
+			t.Errorf("a stop has %s, a hook %s", stop, x.Hook.Timeout)
+		}
+	}
+	if u["RuntimeDirectoryPreserve"][0] != "yes" {
+		t.Error("the files go when the agent stops, and applications live on them")
+	}
+}

@@ -43,13 +43,14 @@ func run(ctx context.Context) error {
 	}
 	defer client.Close()
 
-	// Each waits for its first credential; none for the others.
+	// Each waits for its first credential, and none for the others; what ends one for
+	// good ends all.
 	works := []*work{
 		{"postgresql", func(ctx context.Context) (server, error) { return newOrders(ctx, client, s.postgres) }},
 		{"rabbitmq", func(ctx context.Context) (server, error) { return newQueue(ctx, client, s.rabbitmq) }},
 		{"redis", func(ctx context.Context) (server, error) { return newCache(ctx, client, s.redis) }},
 	}
-	var group errgroup.Group
+	group, ctx := errgroup.WithContext(ctx)
 	for _, w := range works {
 		group.Go(func() error { return w.run(ctx) })
 	}
@@ -98,6 +99,9 @@ func fromEnvironment() (settings, error) {
 type server interface {
 	// do works once and tells as whom, by the server's own word, and what came out.
 	do(ctx context.Context) (who, what string, err error)
+	// done is closed when rotations are not followed any more; why says the reason.
+	done() <-chan struct{}
+	why() error
 	close()
 }
 
@@ -147,6 +151,8 @@ func (w *work) run(ctx context.Context) error {
 		}
 		select {
 		case <-beat.C:
+		case <-s.done():
+			return fmt.Errorf("%s: rotations are not followed any more: %w", w.name, s.why())
 		case <-ctx.Done():
 			return nil
 		}

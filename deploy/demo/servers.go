@@ -35,7 +35,9 @@ func (o orders) do(ctx context.Context) (who, what string, err error) {
 	return who, fmt.Sprintf("%d orders", n), err
 }
 
-func (o orders) close() { o.pool.Close() }
+func (o orders) done() <-chan struct{} { return o.pool.Done() }
+func (o orders) why() error            { return o.pool.Err() }
+func (o orders) close()                { o.pool.Close() }
 
 // queue sends messages through RabbitMQ and takes them back.
 type queue struct {
@@ -93,7 +95,9 @@ func (q *queue) user(ctx context.Context) string {
 	return q.who
 }
 
-func (q *queue) close() { q.conn.Close() }
+func (q *queue) done() <-chan struct{} { return q.conn.Done() }
+func (q *queue) why() error            { return q.conn.Err() }
+func (q *queue) close()                { q.conn.Close() }
 
 // cache counts in Redis.
 type cache struct{ client *redislease.Client }
@@ -117,4 +121,6 @@ func (c cache) do(ctx context.Context) (who, what string, err error) {
 	return who, fmt.Sprintf("%d seen", n), err
 }
 
-func (c cache) close() { c.client.Close() }
+func (c cache) done() <-chan struct{} { return c.client.Done() }
+func (c cache) why() error            { return c.client.Err() }
+func (c cache) close()                { c.client.Close() }
