@@ -52,7 +52,7 @@ func TestTheWholeWithoutContainers(t *testing.T) {
 	one := s.serve("1")
 	s.await(60*time.Second, "the health check of the compose file to pass", func() bool { return s.holder() != "" })
 	first := s.holder()
-	s.serve("2")
+	two := s.serve("2")
 	demo := s.demo()
 
 	seen := map[string][]string{}
@@ -84,6 +84,7 @@ func TestTheWholeWithoutContainers(t *testing.T) {
 	if strings.Contains(log, "FAILED") {
 		t.Errorf("something failed:\n%s", log)
 	}
+	s.noSecretIn(demo.Log(), one.Log(), two.Log())
 	t.Logf("the demo was %v", seen)
 }
 
@@ -105,6 +106,7 @@ type stack struct {
 	replace      *strings.Replacer
 	config       string
 	environment  []string // of the demo
+	passwords    []string // of the servers' administrators
 }
 
 func newStack(t *testing.T, bao string) *stack {
@@ -112,6 +114,7 @@ func newStack(t *testing.T, bao string) *stack {
 	s := &stack{t: t, dir: t.TempDir(), secrets: t.TempDir(), program: proctest.Build(t, "github.com/leasesvc/leasesvc/cmd/leasesvc")}
 	keys(t, s.secrets)
 	postgres, rabbit, redis := pgtest.Start(t), rabbittest.Start(t), redistest.Start(t)
+	s.passwords = []string{postgres.Password(), rabbit.Password(), redis.Password()}
 	s.orders(postgres.DSN())
 	s.vhost(rabbit.ManagementURL(), rabbit.Administrator(), rabbit.Password())
 	address, root := s.openBao(bao)
@@ -280,6 +283,23 @@ func (s *stack) holder() string {
 		s.t.Fatalf("%v in %s", err, out)
 	}
 	return status.Holder
+}
+
+// noSecretIn looks for what the scripts made, and for the administrators' passwords.
+func (s *stack) noSecretIn(logs ...string) {
+	s.t.Helper()
+	secrets := slices.Clone(s.passwords)
+	for _, name := range []string{"nats-password", "http-token", "seal.key", "demo.nk", "vault-token"} {
+		secrets = append(secrets, read(s.t, filepath.Join(s.secrets, name)))
+	}
+	for _, log := range logs {
+		text := read(s.t, log)
+		for i, secret := range secrets {
+			if secret == "" || strings.Contains(text, secret) {
+				s.t.Errorf("secret %d is empty, or stands in %s", i, filepath.Base(log))
+			}
+		}
+	}
 }
 
 // rotate asks for successors of all leases.
