@@ -93,7 +93,7 @@ func TestQuickStartRuns(t *testing.T) {
 	text := pasted(t)
 	waits := []string{
 		`until leasesvc get orders-db username; do sleep 0.2; done`, `until test -s app.json; do sleep 0.2; done; cp app.json app.1`,
-		`until ! cmp -s app.json app.1; do sleep 0.2; done; cp app.json app.2`, `until leasesvc events --type rolled-back | grep -q rolled-back; do sleep 0.2; done; cp app.json app.3`,
+		`until ! cmp -s app.json app.1; do sleep 0.2; done; cp app.json app.2`, `until leasesvc events --type rolled-back | grep -q rolled-back && cmp -s app.json app.2; do sleep 0.2; done; cp app.json app.3`,
 	}
 	if n := strings.Count(text, "sleep 3\n"); n != len(waits) {
 		t.Fatalf("%d pauses", n)
