@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,6 +69,7 @@ func TestTheWholeWithoutContainers(t *testing.T) {
 	}
 	s.rotate()
 	s.await(90*time.Second, "the demo to be somebody else", all(2))
+	s.dashboard()
 
 	one.Kill()
 	s.await(90*time.Second, "the other one to lead", func() bool { h := s.holder(); return h != "" && h != first })
@@ -107,6 +109,7 @@ type stack struct {
 	config       string
 	environment  []string // of the demo
 	passwords    []string // of the servers' administrators
+	pages        []string // the addresses of the instances' pages
 }
 
 func newStack(t *testing.T, bao string) *stack {
@@ -141,7 +144,7 @@ func newStack(t *testing.T, bao string) *stack {
 		"nats://nats-1:4222,nats://nats-2:4222,nats://nats-3:4222", cluster.URL(),
 		"http://openbao:8200", address, "@postgres:5432", "@"+postgres.Addr(), "rabbitmq:5672", rabbit.Addr(), "redis:6379", redis.Addr(),
 		"host=postgres ", "host=127.0.0.1 port="+strconv.Itoa(postgres.Port())+" ",
-		"/secrets/", s.secrets+"/", "0.0.0.0:8250", "127.0.0.1:0")
+		"/secrets/", s.secrets+"/")
 	s.config = filepath.Join(s.secrets, "leasesvc", "leasesvc.yaml")
 	s.rewrite(filepath.Join(s.secrets, "leasesvc", "definitions.yaml"))
 	for name, value := range readCompose(t).Services["demo"].Environment {
@@ -186,9 +189,9 @@ func (s *stack) orders(dsn string) {
 }
 
 // vhost makes the virtual host that the image of RabbitMQ makes from its environment.
-func (s *stack) vhost(url, user, password string) {
+func (s *stack) vhost(management, user, password string) {
 	s.t.Helper()
-	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPut, url+"/api/vhosts/orders", strings.NewReader("{}"))
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPut, management+"/api/vhosts/orders", strings.NewReader("{}"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -204,17 +207,21 @@ func (s *stack) vhost(url, user, password string) {
 	}
 }
 
-// openBao starts the server as the compose file does.
-func (s *stack) openBao(program string) (address, root string) {
+// listen gives a free address.
+func (s *stack) listen() string {
 	s.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	listen := l.Addr().String()
-	if err := l.Close(); err != nil {
-		s.t.Fatal(err)
-	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// openBao starts the server as the compose file does.
+func (s *stack) openBao(program string) (address, root string) {
+	s.t.Helper()
+	listen := s.listen()
 	root = "root-" + rand.Text()
 	args := append(slices.Clone(readCompose(s.t).Services["openbao"].Command), "-dev-no-store-token")
 	cmd := exec.Command(program, args...)
@@ -247,7 +254,9 @@ func tail(text string) string { return text[max(0, len(text)-4000):] }
 func (s *stack) serve(name string) *proctest.Process {
 	s.t.Helper()
 	own := strings.TrimSuffix(s.config, ".yaml") + "-" + name + ".yaml"
-	text := strings.ReplaceAll(s.replace.Replace(read(s.t, s.config)), "/var/lib/leasesvc", filepath.Join(s.dir, "state-"+name))
+	address := s.listen()
+	s.pages = append(s.pages, address)
+	text := strings.NewReplacer("/var/lib/leasesvc", filepath.Join(s.dir, "state-"+name), "0.0.0.0:8250", address).Replace(s.replace.Replace(read(s.t, s.config)))
 	if err := os.WriteFile(own, []byte(text+"\n"), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
@@ -307,6 +316,64 @@ func (s *stack) rotate() {
 	s.t.Helper()
 	for _, name := range []string{"orders-db", "orders-mq", "orders-cache"} {
 		s.await(60*time.Second, "rotate "+name, func() bool { return s.ask("rotate", name) == nil })
+	}
+}
+
+// dashboard has Prometheus scrape both instances as it does in the compose file, and
+// asks what each panel would: it is understood, and most of them show something.
+func (s *stack) dashboard() {
+	s.t.Helper()
+	dir := s.t.TempDir()
+	config := strings.NewReplacer("leasesvc-1:8250", s.pages[0], "leasesvc-2:8250", s.pages[1], "15s", "1s", "/secrets/", s.secrets+"/").
+		Replace(read(s.t, "prometheus/prometheus.yaml"))
+	for name, text := range map[string]string{"prometheus.yaml": config, "alerts.yaml": read(s.t, "prometheus/alerts.yaml")} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	address := s.listen()
+	s.run(exec.Command("prometheus", "--config.file="+filepath.Join(dir, "prometheus.yaml"),
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address), "prometheus.log")
+	query := func(expr string) (n int, err error) {
+		resp, err := http.Get("http://" + address + "/api/v1/query?query=" + url.QueryEscape(expr))
+		if err != nil {
+			return 0, err
+		}
+		defer resp.Body.Close()
+		var answer struct {
+			Status, Error string
+			Data          struct{ Result []any }
+		}
+		if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+			return 0, err
+		}
+		if answer.Status != "success" {
+			return 0, fmt.Errorf("%s: %s", answer.Status, answer.Error)
+		}
+		return len(answer.Data.Result), nil
+	}
+	s.await(60*time.Second, "Prometheus to have scraped both instances three times", func() bool {
+		n, err := query(`count_over_time(up{job="leasesvc"}[1m]) >= 3 and up == 1`)
+		return err == nil && n == 2
+	})
+	var empty []string
+	all := readDashboard(s.t).expressions()
+	for _, expr := range all {
+		n, err := query(strings.NewReplacer("$scope", ".*", "$__rate_interval", "1m").Replace(expr))
+		if err != nil {
+			s.t.Errorf("%s: %v", expr, err)
+		}
+		if n == 0 {
+			empty = append(empty, expr)
+		}
+	}
+	if len(empty) > len(all)/4 {
+		s.t.Errorf("%d of %d expressions of the dashboard give nothing: %q", len(empty), len(all), empty)
+	}
+	s.t.Logf("%d of %d expressions of the dashboard give nothing here: %q", len(empty), len(all), empty)
+
+	if n, err := query(`ALERTS{alertstate="firing", severity="critical"}`); n != 0 || err != nil {
+		s.t.Errorf("%d critical alerts in a system that is well (%v)", n, err)
 	}
 }
 

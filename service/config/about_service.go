@@ -77,7 +77,7 @@ var aboutService = aboutFile{
 	"vaults.NAME.limits.recovery_rate":         {"20", "Requests in a second right after an outage; doubles every 5 s, for 40 s."},
 	"vaults.NAME.limits.probe_first":           {"1s", "The first wait before a server that is out is probed; it doubles."},
 	"vaults.NAME.limits.probe_last":            {"30s", "The longest wait between probes."},
-	"http":                                     {"{listen: 127.0.0.1:8250}", "The page that shows the life of every lease ([web.md](web.md))."},
+	"http":                                     {"{listen: 127.0.0.1:8250}", "The page that shows the life of every lease ([web.md](web.md)), the metrics, the probes and the state as JSON ([metrics.md](metrics.md))."},
 	"http.listen":                              {"127.0.0.1:8251", "Where. Credentials are never served here. An address that others than this machine reach needs `tls` and a login, `token_file` or `tls.client_ca`."},
 	"http.tls":                                 {"{cert: page.pem, key: page-key.pem}", "TLS of this address."},
 	"http.tls.cert":                            {"page.pem", "Its certificate; read again when it changes."},
@@ -95,4 +95,6 @@ var aboutService = aboutFile{
 	"operation_timeout":                        {"10s", "The time a single operation on NATS may take; not shorter than `heartbeat`."},
 	"shutdown_timeout":                         {"20s", "The time a clean stop may take (E18)."},
 	"project":                                  {"shop", "The owner that a scope's claim must name (E15); empty: claims are not read."},
+	"metrics":                                  {"{per_lease: 50000}", "What Prometheus is shown on the HTTP address ([metrics.md](metrics.md))."},
+	"metrics.per_lease":                        {"50000", "How many names a scope may have and still get series of each name; above it, and with 0, it has sums alone."},
 }
