@@ -3,10 +3,12 @@ package service_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/leasesvc/leasesvc/consumer"
+	"github.com/leasesvc/leasesvc/devvault"
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/handover/wire"
 	"github.com/leasesvc/leasesvc/service"
@@ -44,6 +46,36 @@ func TestC29_RestartAcquiresNothing(t *testing.T) {
 	}
 	if n := len(r.events(events.TypeRevoking)); n > 0 {
 		t.Errorf("%d leases were revoked", n)
+	}
+}
+
+// TestC29_RestartWhileVaultIsOut: what can't be renewed because we have no token yet
+// is renewed when we have one, and no successor is asked for: nobody has refused.
+func TestC29_RestartWhileVaultIsOut(t *testing.T) {
+	t.Parallel()
+	r := newCaseRig(t, "1h", "2h")
+	r.definitions(1, definition("app", ", renew_at: 0.0003"))
+	stop := r.run("state-a")
+	r.await("a renewal", func() bool { return r.count(events.TypeRenewed) > 0 })
+	lease := r.active("app")
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	renewed := r.count(events.TypeRenewed)
+	sealed := r.vault.Inject(devvault.Fault{Status: 503, Body: `{"errors":["Vault is sealed"]}`})
+	r.run("state-a")
+	r.await("a renewal that can't be made", func() bool { return r.count(events.TypeRenewFailed) > 0 })
+	failed := data[*events.RenewFailed](t, r.events(events.TypeRenewFailed)[0])
+	if failed.Kind != "not-logged-in" || failed.Refused || !strings.Contains(failed.Message, "sealed") {
+		t.Errorf("it failed as %q, refused: %v: %s", failed.Kind, failed.Refused, failed.Message)
+	}
+	if sealed.Hits() == 0 {
+		t.Error("Vault was not asked")
+	}
+	sealed.Remove()
+	r.await("a renewal", func() bool { return r.count(events.TypeRenewed) > renewed })
+	if n := r.count(events.TypeRequested); n != 1 || r.active("app") != lease {
+		t.Errorf("%d credentials were asked for, lease %d is active", n, r.active("app"))
 	}
 }
 

@@ -39,6 +39,8 @@ const guardMargin = 60 * time.Second
 const (
 	kindStore   = "store"   // the values could not be sealed away
 	kindUnknown = "unknown" // there is no such Vault connection here
+	// kindNotLoggedIn: we have no token yet.
+	kindNotLoggedIn = "not-logged-in"
 )
 
 func (j *job) vault() (*vaultConn, error) {
@@ -54,8 +56,8 @@ func failed(err error) *leasecore.Failed {
 	if kind := vault.KindOf(err); kind != vault.KindNone {
 		f.Kind, f.Refused, f.Gone = kind.String(), kind.Refusal(), kind == vault.KindNotFound
 	}
-	if errors.Is(err, vault.ErrNotLoggedIn) {
-		f.Kind = "not-logged-in"
+	if errors.Is(err, vault.ErrNotLoggedIn) { // nobody was asked, so nobody has refused
+		f.Kind, f.Refused, f.Gone = kindNotLoggedIn, false, false
 	}
 	var e *vault.Error
 	if errors.As(err, &e) {

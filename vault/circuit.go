@@ -3,6 +3,7 @@ package vault
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -21,7 +22,7 @@ func (c *Client) Circuit() Circuit {
 // health, and is sent itself when that is good.
 func (c *Client) call(ctx context.Context, rq request) (answer, error) {
 	if rq.token.IsZero() && !rq.open {
-		return answer{}, &Error{Op: rq.op, Conn: c.cfg.Name, Path: rq.path, Kind: KindPermission, Err: ErrNotLoggedIn}
+		return answer{}, c.notLoggedIn(rq)
 	}
 	if rq.node {
 		got, err := c.attempt(ctx, rq)
@@ -54,6 +55,19 @@ func (c *Client) call(ctx context.Context, rq request) (answer, error) {
 	c.stats.ended(rq, err)
 	c.gate.leave(p, outcomeOf(ctx, rq, got, err))
 	return got, err
+}
+
+// notLoggedIn says why we are not: it is of the kind of what the login met.
+func (c *Client) notLoggedIn(rq request) *Error {
+	c.mu.Lock()
+	last := c.token.lastError
+	c.mu.Unlock()
+	e := &Error{Op: rq.op, Conn: c.cfg.Name, Path: rq.path, Kind: KindPermission, NotSent: true, Err: ErrNotLoggedIn}
+	var why *Error
+	if errors.As(last, &why) {
+		e.Kind, e.RetryAfter, e.Err = why.Kind, why.RetryAfter, fmt.Errorf("%w: %w", ErrNotLoggedIn, last)
+	}
+	return e
 }
 
 // probe asks for the node's health. A node that can't be asked (a proxy that
