@@ -66,6 +66,9 @@ type Opened struct {
 	// Overlap is how long the holder before, if it was deposed and does not know
 	// it yet, may go on answering readers.
 	Overlap Seconds `json:"overlap_s,omitzero"`
+	// KeyProof is there where the seal key is another than before: a MAC under the
+	// old one over scope, epoch, attempt and the new one ([Keyring.Endorse]).
+	KeyProof string `json:"key_proof,omitempty"`
 }
 
 // Released ends an epoch in good order.
