@@ -83,7 +83,7 @@ func (e *endpoints) adoptOnce(ctx context.Context, name string, a api.Adoption, 
 	}
 	acquired := events.Acquired{
 		LeaseID: a.LeaseID, TTL: a.TTL, Renewable: a.Renewable, SentAt: t.svc.clock.Now(), Keys: keysOf(a.Values),
-		Public: public(v.definition, a.Values), Fingerprint: t.svc.fingerprint(a.Values),
+		Public: public(v.definition, a.Values), Fingerprint: t.keys.Load().fingerprint(a.Values),
 	}
 	if f := leasecore.Stage(v.definition, &acquired); f != nil {
 		return 0, fmt.Errorf("%s: %w: %s", name, leasecore.ErrUnfit, f.Message)

@@ -74,8 +74,8 @@ func echoed(v epochkv.View) (scopeEcho, bool) {
 
 // examineLog holds a scope's log to what else is known: its cell, what its last
 // holder said in its heartbeat, and the sealed values. nil: nothing contradicts
-// it. key is the id of our seal key, trusted up to where its MACs don't matter.
-func examineLog(ctx context.Context, log logReader, v epochkv.View, sealed []handover.Blob, key string, trusted uint64) (*LossError, error) {
+// it. keys are our seal keys, trusted up to where the MACs don't matter.
+func examineLog(ctx context.Context, log logReader, v epochkv.View, sealed []handover.Blob, keys *handover.Keyring, trusted uint64) (*LossError, error) {
 	loss := &LossError{Scope: v.Scope}
 	last, err := log.LastOpened(ctx, v.Scope)
 	if err != nil && !errors.Is(err, events.ErrEvent) {
@@ -84,8 +84,8 @@ func examineLog(ctx context.Context, log logReader, v epochkv.View, sealed []han
 	epoch := uint64(0)
 	if last != nil {
 		epoch, loss.Seq = last.Event.Epoch, last.Seq
-		if d := last.Data(); d != nil && d.SealKey != "" && d.SealKey != key && last.Seq > trusted {
-			loss.add("the last epoch was opened under the seal key %s, and this one is %s: give every instance the scope's seal key; only where it is lost for good, decide to go on without the values", d.SealKey, key)
+		if d := last.Data(); d != nil && d.SealKey != "" && !keys.Has(d.SealKey) && last.Seq > trusted {
+			loss.add("the last epoch was opened under the seal key %s, and this instance has %s: give every instance the scope's seal key (seal_key.previous takes further ones); only where it is lost for good, decide to go on without the values", d.SealKey, strings.Join(keys.IDs(), ", "))
 		}
 	}
 	loss.Epoch = max(epoch, v.Revision)
@@ -178,11 +178,17 @@ func (s *Service) examineLogs(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("examining the log of scope %s: %w", name, err)
 		}
+		keys, err := s.loadKeys(ctx, name)
+		if err != nil {
+			return fmt.Errorf("examining the log of scope %s: %w", name, err)
+		}
+		sc.keys.Store(keys)
 		if sc.trusted, err = s.trusted(ctx, name); err != nil {
 			return fmt.Errorf("examining the log of scope %s: %w", name, err)
 		}
+		sc.follower.projection.Rering(keys.mac)
 		sc.follower.projection.Trust(sc.trusted)
-		if sc.loss, err = examineLog(ctx, s.journal, view, sealed, s.keys.ID(), sc.trusted); err != nil {
+		if sc.loss, err = examineLog(ctx, s.journal, view, sealed, s.keys, sc.trusted); err != nil {
 			return fmt.Errorf("examining the log of scope %s: %w", name, err)
 		}
 		sc.known = max(view.Revision, sc.said.Epoch)
@@ -201,16 +207,21 @@ func (s *Service) trusted(ctx context.Context, scope string) (uint64, error) {
 	if err != nil || r == nil || r.Trusted == 0 || !r.StreamCreated.Equal(s.journal.Created()) {
 		return 0, err
 	}
-	if r.Proof != proofOf(s.keys, r) {
+	if !s.scopes[scope].keys.Load().proves(r) {
 		s.log.Error("a decision to trust the log without its MACs does not hold, and is ignored", "scope", scope)
 		return 0, nil
 	}
 	return r.Trusted, nil
 }
 
+// proves tells whether who decided to trust a log had one of the seal keys.
+func (k *scopeKeys) proves(r *epochkv.Recovery) bool {
+	return slices.ContainsFunc(k.macKeys(), func(key []byte) bool { return r.Proof == proofOf(key, r) })
+}
+
 // proofOf proves that who decided to trust a log has the seal key.
-func proofOf(keys *handover.Keys, r *epochkv.Recovery) string {
-	h := hmac.New(sha256.New, keys.MACKey())
+func proofOf(macKey []byte, r *epochkv.Recovery) string {
+	h := hmac.New(sha256.New, macKey)
 	fmt.Fprintf(h, "leasesvc recovery v1\n%s\n%s\n%d", r.Scope, r.StreamCreated.UTC().Format(time.RFC3339Nano), r.Trusted)
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }

@@ -39,6 +39,8 @@ type Damage struct {
 	KeyLost bool `json:"key_lost,omitempty"`
 	// BucketBehind: the bucket of epochs must be made anew.
 	BucketBehind bool `json:"bucket_behind,omitempty"`
+	// trust is up to where the log is to count without its MACs.
+	trust uint64
 }
 
 // FoundLease is a lease that is known of.
@@ -56,7 +58,7 @@ type FoundLease struct {
 type Recoverer struct {
 	cfg       *config.Config
 	js        jetstream.JetStream
-	keys      *handover.Keys
+	keys      *handover.Keyring
 	blobs     *handover.Blobs
 	snapshots *snapshot.Store
 }
@@ -64,21 +66,18 @@ type Recoverer struct {
 // NewRecoverer prepares a recovery of what a service file names. The version is
 // the program's, whose snapshots it can read.
 func NewRecoverer(ctx context.Context, cfg *config.Config, nc *nats.Conn, version string) (*Recoverer, error) {
-	seed, err := sealSeed(cfg)
+	keys, err := sealKeys(cfg)
 	if err != nil {
 		return nil, err
 	}
-	r := &Recoverer{cfg: cfg}
-	if r.keys, err = handover.NewKeys(seed); err != nil {
-		return nil, cfg.Refuse("seal_key", "%v", err)
-	}
+	r := &Recoverer{cfg: cfg, keys: keys}
 	if r.js, err = jetstream.New(nc); err != nil {
 		return nil, err
 	}
 	if r.blobs, err = handover.OpenBlobs(ctx, r.js, handover.BlobsBucket, cfg.NATS.Replicas); err != nil {
 		return nil, err
 	}
-	key, err := snapshot.NewKey(r.keys.MACKey(), version)
+	key, err := snapshotKey(r.keys, version)
 	if err == nil {
 		r.snapshots, err = snapshot.Open(ctx, r.js, snapshot.Bucket, cfg.NATS.Replicas, key, slog.New(slog.DiscardHandler))
 	}
@@ -167,11 +166,16 @@ func (r *Recoverer) examineStream(ctx context.Context, log *journal.Log, view ep
 	if err != nil && !errors.Is(err, events.ErrEvent) {
 		return nil, err
 	}
-	trusted, err := r.trusted(ctx, log, d.Scope)
+	past, _, err := r.blobs.Past(ctx, r.keys, d.Scope)
 	if err != nil {
 		return nil, err
 	}
-	loss, err := examineLog(ctx, log, view, sealed, r.keys.ID(), trusted)
+	keys := newScopeKeys(r.keys, past)
+	trusted, err := r.trusted(ctx, log, keys, d.Scope)
+	if err != nil {
+		return nil, err
+	}
+	loss, err := examineLog(ctx, log, view, sealed, r.keys, trusted)
 	if err != nil {
 		return nil, err
 	}
@@ -185,15 +189,22 @@ func (r *Recoverer) examineStream(ctx context.Context, log *journal.Log, view ep
 	if err != nil {
 		return nil, err
 	}
-	p := projector.New(d.Scope, r.keys.MACKey())
-	if o := lastData(last); o != nil && o.SealKey != "" && o.SealKey != r.keys.ID() && last.Seq > trusted {
+	if o := lastData(last); o != nil && o.SealKey != "" && !r.keys.Has(o.SealKey) && last.Seq > trusted {
 		d.KeyLost, trusted = true, st.LastSeq
 	}
-	p.Trust(trusted)
-	err = log.Replay(ctx, d.Scope, 1, st.LastSeq, func(m journal.Message) error {
-		_, err := p.Apply(m.Seq, m.Payload)
-		return err
-	})
+	if missing := keys.missing(d.Scope); missing != nil && !d.KeyLost {
+		d.Found, d.KeyLost = append(d.Found, missing.Error()), true
+	}
+	p, err := folded(ctx, log, keys, d.Scope, trusted, st.LastSeq)
+	var unknown *events.UnknownKeyError
+	if errors.As(err, &unknown) {
+		unchecked, uerr := r.unchecked(ctx, log, keys, d.Scope, unknown.Seq, st.LastSeq)
+		if uerr != nil {
+			return nil, uerr
+		}
+		d.Found, trusted = append(d.Found, unchecked.Error()), unchecked.upTo
+		p, err = folded(ctx, log, keys, d.Scope, trusted, st.LastSeq)
+	}
 	var future *events.FutureError
 	switch {
 	case errors.As(err, &future):
@@ -204,6 +215,7 @@ func (r *Recoverer) examineStream(ctx context.Context, log *journal.Log, view ep
 	case err != nil:
 		return nil, err
 	}
+	d.trust = trusted
 	d.Epoch = max(d.Epoch, p.State().Epoch, view.Revision)
 	return p.State(), nil
 }
@@ -216,9 +228,9 @@ func lastData(o *journal.Opened) *events.Opened {
 }
 
 // trusted gives up to where an earlier decision has the log count without its MACs.
-func (r *Recoverer) trusted(ctx context.Context, log *journal.Log, scope string) (uint64, error) {
+func (r *Recoverer) trusted(ctx context.Context, log *journal.Log, keys *scopeKeys, scope string) (uint64, error) {
 	before, err := epochkv.DecisionOf(ctx, r.js, epochkv.DefaultBucket, scope)
-	if err != nil || before == nil || !before.StreamCreated.Equal(log.Created()) || before.Trusted == 0 || before.Proof != proofOf(r.keys, before) {
+	if err != nil || before == nil || !before.StreamCreated.Equal(log.Created()) || before.Trusted == 0 || !keys.proves(before) {
 		return 0, err
 	}
 	return before.Trusted, nil
@@ -318,10 +330,6 @@ func (r *Recoverer) Decide(ctx context.Context, damages []Damage, anew bool) err
 	if err := r.ensureStream(ctx, seq); err != nil {
 		return err
 	}
-	trusted, err := r.trust(ctx, damages)
-	if err != nil {
-		return err
-	}
 	if behind {
 		if err := epochkv.Recreate(ctx, r.js, epochkv.DefaultBucket, r.cfg.NATS.Replicas, epoch); err != nil {
 			return err
@@ -346,15 +354,15 @@ func (r *Recoverer) Decide(ctx context.Context, damages []Damage, anew bool) err
 			}
 		}
 		if d.KeyLost {
-			if err := r.blobs.Reprobe(ctx, r.keys, d.Scope); err != nil {
+			if err := r.giveUpKeys(ctx, d.Scope); err != nil {
 				return err
 			}
 		}
 		decision := epochkv.Recovery{
-			Scope: d.Scope, StreamCreated: log.Created(), Epoch: d.Epoch, Anew: anew || d.KeyLost, Trusted: trusted[d.Scope], Found: d.Found, At: time.Now().UTC(),
+			Scope: d.Scope, StreamCreated: log.Created(), Epoch: d.Epoch, Anew: anew || d.KeyLost, Trusted: d.trust, Found: d.Found, At: time.Now().UTC(),
 		}
 		if decision.Trusted > 0 {
-			decision.Proof = proofOf(r.keys, &decision)
+			decision.Proof = proofOf(r.keys.MACKey(), &decision)
 		}
 		if err := epochkv.Decide(ctx, r.js, epochkv.DefaultBucket, decision); err != nil {
 			return err
@@ -363,29 +371,64 @@ func (r *Recoverer) Decide(ctx context.Context, damages []Damage, anew bool) err
 	return nil
 }
 
-// trust gives up to where each scope's log will count without its MACs: all of it
-// where its key is lost, and what was decided before.
-func (r *Recoverer) trust(ctx context.Context, damages []Damage) (map[string]uint64, error) {
-	log, err := r.openJournal(ctx)
-	if err != nil || log == nil {
-		return nil, err
-	}
-	defer log.Close()
-	st, err := log.Info(ctx)
+// giveUpKeys records that what is sealed under keys that are not there is closed
+// for good.
+func (r *Recoverer) giveUpKeys(ctx context.Context, scope string) error {
+	past, _, err := r.blobs.Past(ctx, r.keys, scope)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	out := map[string]uint64{}
-	for i := range damages {
-		d := &damages[i]
-		if out[d.Scope], err = r.trusted(ctx, log, d.Scope); err != nil {
-			return nil, err
-		}
-		if d.KeyLost {
-			out[d.Scope] = st.LastSeq
+	for _, p := range past {
+		if p.Needed && !r.keys.Has(p.ID) {
+			p.Needed = false
+			if err := r.blobs.KeepPast(ctx, r.keys, scope, p); err != nil {
+				return err
+			}
 		}
 	}
-	return out, nil
+	return r.blobs.Reprobe(ctx, r.keys, scope)
+}
+
+// uncheckedError says that a stretch of the log is under a seal key of which
+// nothing is left.
+type uncheckedError struct {
+	key        string
+	from, upTo uint64
+}
+
+// Error implements error.
+func (e *uncheckedError) Error() string {
+	return fmt.Sprintf("the log from sequence %d to %d was written under the seal key %s, of which nothing is left here: put it into seal_key.previous, or decide to trust that stretch without its MACs (run verify-log first)", e.from, e.upTo, e.key)
+}
+
+// unchecked finds the end of the stretch that begins with an opened event under a
+// key of which nothing is known: the next one under one that is.
+func (r *Recoverer) unchecked(ctx context.Context, log *journal.Log, keys *scopeKeys, scope string, from, last uint64) (*uncheckedError, error) {
+	found := &uncheckedError{from: from, upTo: from}
+	open := false
+	err := log.Replay(ctx, scope, from, last, func(m journal.Message) error {
+		e, err := events.Decode(m.Payload, m.Seq)
+		if o, ok := e.Data.(*events.Opened); err == nil && ok {
+			if open = !keys.knows(o.SealKey); open && found.key == "" {
+				found.key = o.SealKey
+			}
+		}
+		if open {
+			found.upTo = m.Seq
+		}
+		return nil
+	})
+	return found, err
+}
+
+// folded folds a scope's log as far as it can be followed.
+func folded(ctx context.Context, log *journal.Log, keys *scopeKeys, scope string, trusted, last uint64) (*projector.Projection, error) {
+	p := projector.NewUnder(scope, keys.mac)
+	p.Trust(trusted)
+	return p, log.Replay(ctx, scope, 1, last, func(m journal.Message) error {
+		_, err := p.Apply(m.Seq, m.Payload)
+		return err
+	})
 }
 
 // ensureStream makes a log anew that is gone or empty, with sequences above those
