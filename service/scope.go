@@ -110,10 +110,7 @@ func (sc *scope) run(ctx, base context.Context) error {
 		sc.svc.metrics.Ended(sc.name, endOf(ctx, err))
 		sc.setTerm(nil)
 		if ctx.Err() != nil {
-			if err != nil {
-				return fmt.Errorf("scope %s: %w", sc.name, err)
-			}
-			return nil
+			return sc.stoppedIn(err)
 		}
 		if err := sc.follower.giveBack(ctx, sc); err != nil {
 			return nil // stopped while standing by: nothing is held
@@ -160,6 +157,22 @@ func endOf(ctx context.Context, err error) string {
 		return metrics.EndStopped
 	default:
 		return metrics.EndFailed
+	}
+}
+
+// stoppedIn says whether a term that ended while the process was being stopped ended
+// in good order: given back, as asked before too, or somebody else's by then (E14).
+func (sc *scope) stoppedIn(err error) error {
+	var fenced *journal.Fenced
+	var deposed *epochkv.Fenced
+	switch {
+	case err == nil, errors.Is(err, errSteppedDown), errors.Is(err, errShutDown):
+		return nil
+	case errors.As(err, &fenced), errors.As(err, &deposed):
+		sc.log.Warn("the scope was somebody else's when it was to be given back", "error", err)
+		return nil
+	default:
+		return fmt.Errorf("scope %s: %w", sc.name, err)
 	}
 }
 
