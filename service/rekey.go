@@ -99,6 +99,11 @@ func (t *term) rekeyOnce(ctx context.Context, stop <-chan struct{}) error {
 // resealAll seals each value anew that is under another key. What no key opens is
 // named; it was closed before, and no other key would open it.
 func (t *term) resealAll(ctx context.Context, stop <-chan struct{}) error {
+	if hold := t.svc.beforeReseal; hold != nil {
+		if err := hold(); err != nil {
+			return err
+		}
+	}
 	all, err := t.svc.blobs.List(ctx, t.name)
 	if err != nil {
 		return err

@@ -69,8 +69,9 @@ type Service struct {
 	lookers atomic.Int64
 	ahead   chan ahead
 
-	beforeFeed func() // tests: holds the followers up
-	page       *page
+	beforeFeed   func()       // tests: holds the followers up
+	beforeReseal func() error // tests: keeps values from being sealed anew
+	page         *page
 
 	metrics *metrics.Metrics
 	// begun is closed when the connections are there.
