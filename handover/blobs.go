@@ -232,6 +232,15 @@ func (b *Blobs) Reprobe(ctx context.Context, keys opener, scope string) error {
 	return nil
 }
 
+// Probed tells whether a scope's probe blob is there.
+func (b *Blobs) Probed(ctx context.Context, scope string) (bool, error) {
+	_, err := b.get(ctx, scope+"."+probe)
+	if errors.Is(err, ErrNoBlob) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // Probe makes sure that the keys are those of the scope: it opens the scope's
 // probe blob, which the first to come creates. [wire.ErrSeal] means that the
 // scope's values are sealed under another key: do not claim it.

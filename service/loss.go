@@ -75,7 +75,7 @@ func echoed(v epochkv.View) (scopeEcho, bool) {
 // examineLog holds a scope's log to what else is known: its cell, what its last
 // holder said in its heartbeat, and the sealed values. nil: nothing contradicts
 // it. keys are our seal keys, trusted up to where the MACs don't matter.
-func examineLog(ctx context.Context, log logReader, v epochkv.View, sealed []handover.Blob, keys *handover.Keyring, trusted uint64) (*LossError, error) {
+func examineLog(ctx context.Context, log logReader, v epochkv.View, sealed store, keys *handover.Keyring, trusted uint64) (*LossError, error) {
 	loss := &LossError{Scope: v.Scope}
 	last, err := log.LastOpened(ctx, v.Scope)
 	if err != nil && !errors.Is(err, events.ErrEvent) {
@@ -106,10 +106,11 @@ func examineLog(ctx context.Context, log logReader, v epochkv.View, sealed []han
 	if epoch > 0 && v.Cell == nil {
 		loss.add("the log is in epoch %d, and the bucket of epochs has no cell of the scope: the bucket was recreated or restored", epoch)
 	}
-	if epoch == 0 {
-		if n := len(sealed); n > 0 {
-			loss.add("the values of %d leases are in the store (%s), and the log of the scope is empty", n, strings.Join(blobNames(sealed), ", "))
-		}
+	switch n := len(sealed.leases); {
+	case epoch == 0 && n > 0:
+		loss.add("the values of %d leases are in the store (%s), and the log of the scope is empty", n, strings.Join(blobNames(sealed.leases), ", "))
+	case epoch > 0 && !sealed.probed:
+		loss.add("the log is in epoch %d, and the bucket of sealed values has nothing of the scope: it was deleted, recreated or restored, and the values are gone", epoch)
 	}
 	if len(loss.Found) == 0 {
 		return nil, nil
@@ -174,7 +175,7 @@ func (s *Service) examineLogs(ctx context.Context) error {
 		if e, ok := echoed(view); ok && view.Cell != nil && view.Cell.Holder == s.cells.HolderID() {
 			sc.said = e
 		}
-		sealed, err := s.leaseBlobs(ctx, name)
+		sealed, err := storeOf(ctx, s.blobs, name)
 		if err != nil {
 			return fmt.Errorf("examining the log of scope %s: %w", name, err)
 		}
@@ -247,10 +248,20 @@ func (s *Service) pendingDecision(ctx context.Context, scope string) (*epochkv.R
 	return r, nil
 }
 
-// leaseBlobs lists the sealed values of leases.
-func (s *Service) leaseBlobs(ctx context.Context, scope string) ([]handover.Blob, error) {
-	all, err := s.blobs.List(ctx, scope)
-	return leasesOnly(all), err
+// store is what there is of a scope in the bucket of sealed values: those of
+// leases, and whether its probe is there, which the first who claimed it put there.
+type store struct {
+	leases []handover.Blob
+	probed bool
+}
+
+func storeOf(ctx context.Context, blobs *handover.Blobs, scope string) (s store, err error) {
+	if s.leases, err = blobs.List(ctx, scope); err != nil {
+		return s, err
+	}
+	s.leases = leasesOnly(s.leases)
+	s.probed, err = blobs.Probed(ctx, scope)
+	return s, err
 }
 
 func leasesOnly(all []handover.Blob) []handover.Blob {

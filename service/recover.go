@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -39,6 +40,9 @@ type Damage struct {
 	KeyLost bool `json:"key_lost,omitempty"`
 	// BucketBehind: the bucket of epochs must be made anew.
 	BucketBehind bool `json:"bucket_behind,omitempty"`
+	// ValuesGone are active leases, as NAME/NUMBER, whose sealed values are not in
+	// the store.
+	ValuesGone []string `json:"values_gone,omitempty"`
 	// trust is up to where the log is to count without its MACs.
 	trust uint64
 }
@@ -123,19 +127,21 @@ func (r *Recoverer) examine(ctx context.Context, log *journal.Log, scope string)
 	if err != nil && !noBucket {
 		return d, err
 	}
-	sealed, err := r.blobs.List(ctx, scope)
+	sealed, err := storeOf(ctx, r.blobs, scope)
 	if err != nil {
 		return d, err
 	}
-	sealed = leasesOnly(sealed)
 	state := leasecore.NewState(scope)
 	if log == nil {
-		d.noStream(r.cfg.NATS.Stream, view, sealed)
+		d.noStream(r.cfg.NATS.Stream, view, sealed.leases)
 	} else if state, err = r.examineStream(ctx, log, view, sealed, &d); err != nil {
 		return d, err
 	}
 	d.bucket(noBucket, lastRevision, state.Epoch)
-	r.leases(ctx, &d, state, sealed)
+	if err := r.values(ctx, &d, state, sealed); err != nil {
+		return d, err
+	}
+	r.leases(ctx, &d, state, sealed.leases)
 	if log == nil || len(d.Found) == 0 {
 		return d, nil
 	}
@@ -161,7 +167,7 @@ func (d *Damage) noStream(stream string, view epochkv.View, sealed []handover.Bl
 
 // examineStream holds the log to what else is known, and gives the state that it
 // makes, as far as it can be followed.
-func (r *Recoverer) examineStream(ctx context.Context, log *journal.Log, view epochkv.View, sealed []handover.Blob, d *Damage) (*leasecore.State, error) {
+func (r *Recoverer) examineStream(ctx context.Context, log *journal.Log, view epochkv.View, sealed store, d *Damage) (*leasecore.State, error) {
 	last, err := log.LastOpened(ctx, d.Scope)
 	if err != nil && !errors.Is(err, events.ErrEvent) {
 		return nil, err
@@ -247,6 +253,33 @@ func (d *Damage) bucket(missing bool, lastRevision, logEpoch uint64) {
 		d.Found = append(d.Found, fmt.Sprintf("the bucket of epochs is at revision %d, and the log in epoch %d: it was made anew, or an older one was restored", lastRevision, logEpoch))
 	}
 	d.BucketBehind = true
+}
+
+// values names the active leases whose values are not in the store.
+func (r *Recoverer) values(ctx context.Context, d *Damage, s *leasecore.State, sealed store) error {
+	there := map[string]bool{}
+	for _, b := range sealed.leases {
+		there[fmt.Sprint(b.Name, "/", b.Lease)] = true
+	}
+	for _, name := range s.SortedNames() {
+		active := s.Name(name).Active
+		id := fmt.Sprint(name, "/", active)
+		if active == 0 || there[id] {
+			continue
+		}
+		// The log was read after the store, and somebody may be at work.
+		_, err := r.blobs.Get(ctx, d.Scope, name, active)
+		if err != nil && !errors.Is(err, handover.ErrNoBlob) {
+			return err
+		}
+		if err != nil {
+			d.ValuesGone = append(d.ValuesGone, id)
+		}
+	}
+	if n := len(d.ValuesGone); n > 0 {
+		d.Found = append(d.Found, fmt.Sprintf("the values of %d active leases are not in the store: %s", n, strings.Join(told(d.ValuesGone), ", ")))
+	}
+	return nil
 }
 
 // leases names what the log knows, and what it does not: from the snapshots and
@@ -353,13 +386,13 @@ func (r *Recoverer) Decide(ctx context.Context, damages []Damage, anew bool) err
 				return err
 			}
 		}
-		if d.KeyLost {
+		if d.KeyLost || len(d.ValuesGone) > 0 {
 			if err := r.giveUpKeys(ctx, d.Scope); err != nil {
 				return err
 			}
 		}
 		decision := epochkv.Recovery{
-			Scope: d.Scope, StreamCreated: log.Created(), Epoch: d.Epoch, Anew: anew || d.KeyLost, Trusted: d.trust, Found: d.Found, At: time.Now().UTC(),
+			Scope: d.Scope, StreamCreated: log.Created(), Epoch: d.Epoch, Anew: anew || d.KeyLost || len(d.ValuesGone) > 0, Trusted: d.trust, Found: d.Found, Lost: lostNames(d.Lost), At: time.Now().UTC(),
 		}
 		if decision.Trusted > 0 {
 			decision.Proof = proofOf(r.keys.MACKey(), &decision)
@@ -369,6 +402,18 @@ func (r *Recoverer) Decide(ctx context.Context, damages []Damage, anew bool) err
 		}
 	}
 	return nil
+}
+
+// lostNames names leases with their lease ids.
+func lostNames(lost []FoundLease) (out []string) {
+	for _, l := range lost {
+		name := fmt.Sprint(l.Name, "/", l.Lease)
+		if l.LeaseID != "" {
+			name += " " + l.LeaseID
+		}
+		out = append(out, name)
+	}
+	return out
 }
 
 // giveUpKeys records that what is sealed under keys that are not there is closed

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -374,7 +375,8 @@ func (sc *scope) openEpoch(ctx context.Context, last opening, claim epochkv.Clai
 		ev.Data.(*events.Opened).Overlap = events.FromDuration(s.cells.QuietWindow())
 	}
 	if sc.recovered != nil {
-		ev.Data.(*events.Opened).How = events.HowRecovered
+		opened := ev.Data.(*events.Opened)
+		opened.How, opened.Found, opened.Lost = events.HowRecovered, told(sc.recovered.Found), told(sc.recovered.Lost)
 		ev.Actor = events.Actor{Name: "operator/recover", Claimed: true}
 	}
 	sign := sc.follower.lastSign(string(claim.How))
@@ -427,6 +429,16 @@ func (sc *scope) without(how epochkv.How, sign time.Time) time.Duration {
 		return -1
 	}
 	return max(0, sc.svc.clock.Now().Sub(sign))
+}
+
+// maxTold bounds what of a recovery stands in the log.
+const maxTold = 100
+
+func told(all []string) []string {
+	if len(all) <= maxTold {
+		return all
+	}
+	return append(slices.Clone(all[:maxTold-1]), fmt.Sprintf("and %d more", len(all)-maxTold+1))
 }
 
 // heedWait is how long a claim of a released scope waits for the release to be
