@@ -57,15 +57,27 @@ func (r *Keyring) Has(id string) bool { return r.ByID(id) != nil }
 
 // OpenAtRest is [Keys.OpenAtRest] with whichever key opens it.
 func (r *Keyring) OpenAtRest(scope, name string, lease uint64, sealed []byte) ([]byte, error) {
-	values, _, err := r.openAtRest(scope, name, lease, sealed)
-	return values, err
+	rest, _, err := r.openAtRest(scope, name, lease, sealed)
+	if err != nil {
+		return nil, err
+	}
+	return rest.Values, nil
+}
+
+// OriginAtRest gives where the values came from; nil: they don't say.
+func (r *Keyring) OriginAtRest(scope, name string, lease uint64, sealed []byte) (*Origin, error) {
+	rest, _, err := r.openAtRest(scope, name, lease, sealed)
+	if err != nil {
+		return nil, err
+	}
+	return rest.Origin, nil
 }
 
 // openAtRest tells also which key opened it.
-func (r *Keyring) openAtRest(scope, name string, lease uint64, sealed []byte) (values []byte, by *Keys, err error) {
+func (r *Keyring) openAtRest(scope, name string, lease uint64, sealed []byte) (rest *atRest, by *Keys, err error) {
 	for _, k := range r.all {
-		if values, err = k.OpenAtRest(scope, name, lease, sealed); err == nil || !errors.Is(err, wire.ErrSeal) {
-			return values, k, err
+		if rest, err = k.openAtRest(scope, name, lease, sealed); err == nil || !errors.Is(err, wire.ErrSeal) {
+			return rest, k, err
 		}
 	}
 	return nil, nil, err

@@ -24,6 +24,12 @@ type PastKey struct {
 	Needed bool `json:"needed,omitempty"`
 }
 
+// String gives the id, so that printing it prints nothing secret.
+func (p PastKey) String() string { return "past seal key " + p.ID }
+
+// GoString implements fmt.GoStringer like [PastKey.String].
+func (p PastKey) GoString() string { return p.String() }
+
 // PastOf gives what is to be kept of a key.
 func PastOf(k *Keys) PastKey {
 	return PastKey{ID: k.ID(), MACKey: k.MACKey(), FingerprintKey: k.FingerprintKey(), Needed: true}
@@ -123,11 +129,11 @@ func (b *Blobs) reseal(ctx context.Context, r *Keyring, key, scope, name string,
 		if err != nil {
 			return changed, fmt.Errorf("reading sealed values %s: %w", key, err)
 		}
-		values, by, openErr := r.openAtRest(scope, name, lease, entry.Value())
+		rest, by, openErr := r.openAtRest(scope, name, lease, entry.Value())
 		if openErr != nil || by == r.Keys {
 			return changed, openErr
 		}
-		sealed, sealErr := r.SealAtRest(scope, name, lease, values)
+		sealed, sealErr := r.SealWithOrigin(scope, name, lease, rest.Values, rest.Origin)
 		if sealErr != nil {
 			return changed, sealErr
 		}

@@ -51,10 +51,12 @@ type Damage struct {
 type FoundLease struct {
 	Name  string `json:"name"`
 	Lease uint64 `json:"lease"`
-	// State, LeaseID and Ends are empty where only the sealed values are there.
-	State   string    `json:"state,omitempty"`
-	LeaseID string    `json:"lease_id,omitempty"`
-	Ends    time.Time `json:"ends,omitzero"`
+	// State and Ends are empty where only the sealed values are there.
+	State   string `json:"state,omitempty"`
+	LeaseID string `json:"lease_id,omitempty"`
+	// Guard is the accessor of the token that the lease hangs on.
+	Guard string    `json:"guard,omitempty"`
+	Ends  time.Time `json:"ends,omitzero"`
 }
 
 // Recoverer finds out what was lost, and records what an operator decides. It is
@@ -305,9 +307,22 @@ func (r *Recoverer) leases(ctx context.Context, d *Damage, s *leasecore.State, s
 	}
 	for _, b := range sealed {
 		if !known[key(b.Name, b.Lease)] {
-			d.Lost = append(d.Lost, FoundLease{Name: b.Name, Lease: b.Lease})
+			d.Lost = append(d.Lost, r.found(ctx, d.Scope, b))
 		}
 	}
+}
+
+// found says of a lease what its sealed values do.
+func (r *Recoverer) found(ctx context.Context, scope string, b handover.Blob) FoundLease {
+	f := FoundLease{Name: b.Name, Lease: b.Lease}
+	sealed, err := r.blobs.Get(ctx, scope, b.Name, b.Lease)
+	if err != nil {
+		return f
+	}
+	if from, err := r.keys.OriginAtRest(scope, b.Name, b.Lease, sealed); err == nil && from != nil {
+		f.LeaseID, f.Guard = from.LeaseID, from.Guard
+	}
+	return f
 }
 
 func eachLease(s *leasecore.State, see func(FoundLease)) {
@@ -315,7 +330,7 @@ func eachLease(s *leasecore.State, see func(FoundLease)) {
 		n := s.Name(name)
 		for i := range n.Leases {
 			l := &n.Leases[i]
-			f := FoundLease{Name: name, Lease: l.No, State: l.State.String(), LeaseID: l.LeaseID}
+			f := FoundLease{Name: name, Lease: l.No, State: l.State.String(), LeaseID: l.LeaseID, Guard: l.Guard}
 			f.Ends, _ = l.Expires()
 			see(f)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/handover"
 	"github.com/leasesvc/leasesvc/internal/failpoint"
 	"github.com/leasesvc/leasesvc/leasecore"
 	"github.com/leasesvc/leasesvc/vault"
@@ -200,7 +201,7 @@ func (j *job) seal(ctx context.Context, g vault.Grant, guard *vault.Guard) (*eve
 	if len(g.Data) > maxValues {
 		return nil, fmt.Errorf("the values have %d bytes, and %d can be kept and handed out: keep what is that big elsewhere, and the key to it here", len(g.Data), maxValues)
 	}
-	sealed, err := j.svc.keys.SealAtRest(j.name, j.effect.Name, j.lease.No, g.Data)
+	sealed, err := j.svc.keys.SealWithOrigin(j.name, j.effect.Name, j.lease.No, g.Data, &handover.Origin{Vault: j.lease.Vault, LeaseID: g.LeaseID, Guard: a.Guard})
 	if err != nil {
 		return nil, err
 	}
