@@ -489,3 +489,65 @@ func TestASealKeyThatIsNamedTwiceIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// servePinned runs another instance of the application, which pins these keys.
+func (r *rig) servePinned(s *shop, instance string, pinned ...string) (stop func()) {
+	r.t.Helper()
+	client, err := consumer.Connect(context.Background(), consumer.Options{
+		URL: r.nats.URL(), Scope: "prod", Consumer: "shop", Instance: instance, Insecure: true, ServiceKeys: pinned,
+		RegisterEvery: 200 * time.Millisecond,
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := client.Serve(ctx, "app", s); err != nil {
+			r.t.Errorf("%s ended with: %v", instance, err)
+		}
+	})
+	var once sync.Once
+	stop = func() { once.Do(func() { cancel(); serving.Wait(); client.Close() }) }
+	r.t.Cleanup(stop)
+	return stop
+}
+
+// TestAConsumerThatPinsNoOtherKeyIsNamed: it follows like the others, under the key
+// that it pins, until it pins the new one.
+func TestAConsumerThatPinsNoOtherKeyIsNamed(t *testing.T) {
+	r := newRig(t, "1h", "2h")
+	seed, err := readFile(r, "seal.key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	older, newer := r.keysOf(seed), r.newKey("new.key")
+	r.definitions(1, appDefinition)
+	late, both, new := &shop{rig: r}, &shop{rig: r}, &shop{rig: r}
+	stop := r.under(oldFirst, "a")
+	stopLate := r.servePinned(late, "late", older.Public())
+	r.servePinned(both, "both", older.Public(), newer.Public())
+	r.servePinned(new, "new", newer.Public()) // before the key is in force
+	all := func(above uint64) func() bool {
+		return func() bool { return late.lease() > above && both.lease() > above && new.lease() > above }
+	}
+	r.await("all to follow under the old key", all(0))
+	r.stopped(stop)
+	r.under(newFirst, "a")
+	r.inForce(newer)
+	was := r.active("app")
+	r.done(r.api().Rotate(context.Background(), "prod", "app"))
+	r.await("all to follow a rotation", all(was))
+	if n := r.count(events.TypeRolledBack); n != 0 {
+		t.Errorf("%d hand-overs were rolled back", n)
+	}
+	r.await("the late one to be named", func() bool {
+		st, _ := r.status()
+		return len(st.OtherKeys) == 1 && !st.OtherKeys[0].Removable && len(st.OtherKeys[0].Consumers) == 1 && st.OtherKeys[0].Consumers[0] == "shop/late"
+	})
+	stopLate()
+	back := &shop{rig: r}
+	r.servePinned(back, "late", older.Public(), newer.Public())
+	r.await("it to be back", func() bool { return back.lease() > 0 })
+	r.removable(older)
+}
