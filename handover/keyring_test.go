@@ -153,7 +153,7 @@ func TestPastKeysAreKeptUnderTheCurrentOne(t *testing.T) {
 	if err != nil || closed != 0 || len(past) != 1 || past[0].ID != older.ID() || !past[0].Needed || !slices.Equal(past[0].MACKey, older.MACKey()) {
 		t.Errorf("%d, %d closed, %v", len(past), closed, err)
 	}
-	if said := fmt.Sprintf("%v %+v %#v", past, past[0], past[0]); strings.Contains(said, fmt.Sprint(older.MACKey())) || strings.Contains(said, "0x") {
+	if said := fmt.Sprintf("%v %+v %#v", past, past[0], past[0]); strings.Contains(said, "MACKey") || !strings.Contains(said, "past seal key") {
 		t.Error("printing it prints the key")
 	}
 	if past, closed, err := blobs.Past(ctx, ring(t, older), "prod"); err != nil || closed != 1 || len(past) != 0 {

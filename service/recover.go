@@ -21,44 +21,6 @@ import (
 	"github.com/leasesvc/leasesvc/snapshot"
 )
 
-// Damage is what a recovery finds of one scope.
-type Damage struct {
-	Scope string `json:"scope"`
-	// Epoch and LastSeq are the highest that are known of.
-	Epoch   uint64 `json:"epoch"`
-	LastSeq uint64 `json:"last_seq"`
-	// Found says what is wrong; none: nothing is.
-	Found []string `json:"found"`
-	// Kept are the leases that the log still knows, Lost those that are known of
-	// and that it does not have. Lost ones are not renewed: they end by themselves,
-	// or are revoked in Vault by hand.
-	Kept []FoundLease `json:"kept"`
-	Lost []FoundLease `json:"lost"`
-	// Decided is when an operator decided to go on; zero: nobody has.
-	Decided time.Time `json:"decided,omitzero"`
-	// KeyLost: the log was written under another seal key than the one given.
-	KeyLost bool `json:"key_lost,omitempty"`
-	// BucketBehind: the bucket of epochs must be made anew.
-	BucketBehind bool `json:"bucket_behind,omitempty"`
-	// ValuesGone are active leases, as NAME/NUMBER, whose sealed values are not in
-	// the store.
-	ValuesGone []string `json:"values_gone,omitempty"`
-	// trust is up to where the log is to count without its MACs.
-	trust uint64
-}
-
-// FoundLease is a lease that is known of.
-type FoundLease struct {
-	Name  string `json:"name"`
-	Lease uint64 `json:"lease"`
-	// State and Ends are empty where only the sealed values are there.
-	State   string `json:"state,omitempty"`
-	LeaseID string `json:"lease_id,omitempty"`
-	// Guard is the accessor of the token that the lease hangs on.
-	Guard string    `json:"guard,omitempty"`
-	Ends  time.Time `json:"ends,omitzero"`
-}
-
 // Recoverer finds out what was lost, and records what an operator decides. It is
 // for the command; it is no instance and leads nothing.
 type Recoverer struct {
@@ -429,66 +391,6 @@ func lostNames(lost []FoundLease) (out []string) {
 		out = append(out, name)
 	}
 	return out
-}
-
-// giveUpKeys records that what is sealed under keys that are not there is closed
-// for good.
-func (r *Recoverer) giveUpKeys(ctx context.Context, scope string) error {
-	past, _, err := r.blobs.Past(ctx, r.keys, scope)
-	if err != nil {
-		return err
-	}
-	for _, p := range past {
-		if p.Needed && !r.keys.Has(p.ID) {
-			p.Needed = false
-			if err := r.blobs.KeepPast(ctx, r.keys, scope, p); err != nil {
-				return err
-			}
-		}
-	}
-	return r.blobs.Reprobe(ctx, r.keys, scope)
-}
-
-// uncheckedError says that a stretch of the log is under a seal key of which
-// nothing is left.
-type uncheckedError struct {
-	key        string
-	from, upTo uint64
-}
-
-// Error implements error.
-func (e *uncheckedError) Error() string {
-	return fmt.Sprintf("the log from sequence %d to %d was written under the seal key %s, of which nothing is left here: put it into seal_key.previous, or decide to trust that stretch without its MACs (run verify-log first)", e.from, e.upTo, e.key)
-}
-
-// unchecked finds the end of the stretch that begins with an opened event under a
-// key of which nothing is known: the next one under one that is.
-func (r *Recoverer) unchecked(ctx context.Context, log *journal.Log, keys *scopeKeys, scope string, from, last uint64) (*uncheckedError, error) {
-	found := &uncheckedError{from: from, upTo: from}
-	open := false
-	err := log.Replay(ctx, scope, from, last, func(m journal.Message) error {
-		e, err := events.Decode(m.Payload, m.Seq)
-		if o, ok := e.Data.(*events.Opened); err == nil && ok {
-			if open = !keys.knows(o.SealKey); open && found.key == "" {
-				found.key = o.SealKey
-			}
-		}
-		if open {
-			found.upTo = m.Seq
-		}
-		return nil
-	})
-	return found, err
-}
-
-// folded folds a scope's log as far as it can be followed.
-func folded(ctx context.Context, log *journal.Log, keys *scopeKeys, scope string, trusted, last uint64) (*projector.Projection, error) {
-	p := projector.NewUnder(scope, keys.mac)
-	p.Trust(trusted)
-	return p, log.Replay(ctx, scope, 1, last, func(m journal.Message) error {
-		_, err := p.Apply(m.Seq, m.Payload)
-		return err
-	})
 }
 
 // ensureStream makes a log anew that is gone or empty, with sequences above those

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/leasesvc/leasesvc/consumer"
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/events/journal"
@@ -99,16 +97,6 @@ func (r *rig) removable(k *handover.Keys) {
 		}
 		return false
 	})
-}
-
-// stream gives the log's stream.
-func (r *rig) stream() jetstream.Stream {
-	r.t.Helper()
-	s, err := r.nats.JS(r.t).Stream(context.Background(), journal.DefaultStream)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return s
 }
 
 // folded folds the whole log under some keys.
