@@ -87,7 +87,7 @@ func (l *links) admit(e *events.Event, payload []byte) bool {
 	}
 	l.forged = nil
 	if !keyed {
-		l.s.find(about(e, Key, "", "epoch %d was opened under the seal key %q, which was not given: its MACs can't be checked", e.Epoch, e.Data.(*events.Opened).SealKey))
+		l.s.find(about(e, Key, "", "epoch %d was opened under the seal key %q, which was not given: its MACs, up to the end of the epoch, can't be checked", e.Epoch, e.Data.(*events.Opened).SealKey))
 	}
 	if err != nil {
 		l.broken(e, is, payload)

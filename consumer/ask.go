@@ -62,7 +62,7 @@ func (c *Client) ask(ctx context.Context, request *nats.Msg, take func(data []by
 			}
 			last = err
 			c.log.Warn("answer ignored", "subject", request.Subject, "why", err)
-			if errors.Is(err, wire.ErrSeal) && c.trust.pinned == "" {
+			if errors.Is(err, wire.ErrSeal) && c.trust.pinned == nil {
 				c.trust.forget() // an insecure client follows a service with a new key
 			}
 		}
@@ -94,14 +94,17 @@ func sentinel(code wire.Code) error {
 	}
 }
 
-// open decodes what the service key sealed, once opened has opened it.
-func open[M wire.Body](opened func(from string, sealed []byte) ([]byte, error), serviceKey string, data []byte) (M, error) {
-	plain, err := opened(serviceKey, data)
-	if err != nil {
-		var zero M
-		return zero, err
+// open decodes what one of the service's keys sealed, once opened has opened it.
+func open[M wire.Body](opened func(from string, sealed []byte) ([]byte, error), serviceKeys []string, data []byte) (M, error) {
+	err := wire.ErrSeal
+	for _, key := range serviceKeys {
+		var plain []byte
+		if plain, err = opened(key, data); err == nil {
+			return wire.Decode[M](plain)
+		}
 	}
-	return wire.Decode[M](plain)
+	var zero M
+	return zero, err
 }
 
 // pace is a pause that doubles up to a limit, spread by a fifth.

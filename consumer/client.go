@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,6 +40,9 @@ type Options struct {
 	// ServiceKey is the service's public curve key (X...), pinned. Empty only
 	// with Insecure: the key that answers first is trusted.
 	ServiceKey string
+	// ServiceKeys are further keys that are pinned: while the service's key is
+	// being replaced, the old one and the new one are.
+	ServiceKeys []string
 	// Insecure allows to leave Seed and ServiceKey out. Values are sealed all
 	// the same; who they come from and go to is not proven.
 	Insecure bool
@@ -172,13 +176,19 @@ func (c *Client) readKeys() (err error) {
 			return errors.New("the seed has no public key")
 		}
 	}
-	switch {
-	case c.opts.ServiceKey == "" && !c.opts.Insecure:
-		return errors.New("no service key: pin the service's public curve key (`leasesvc status` shows it), or set Insecure")
-	case c.opts.ServiceKey != "" && !wire.IsPublicXKey(c.opts.ServiceKey):
-		return errors.New("the service key is not a public curve key (X...)")
+	for _, key := range append([]string{c.opts.ServiceKey}, c.opts.ServiceKeys...) {
+		if key != "" && !slices.Contains(c.trust.pinned, key) {
+			c.trust.pinned = append(c.trust.pinned, key)
+		}
 	}
-	c.trust.pinned = c.opts.ServiceKey
+	switch {
+	case len(c.trust.pinned) == 0 && !c.opts.Insecure:
+		return errors.New("no service key: pin the service's public curve key (`leasesvc status` shows it), or set Insecure")
+	case slices.ContainsFunc(c.trust.pinned, func(key string) bool { return !wire.IsPublicXKey(key) }):
+		return errors.New("the service key is not a public curve key (X...)")
+	case len(c.trust.pinned) > wire.MaxPinned:
+		return fmt.Errorf("%d service keys: at most %d can be pinned", len(c.trust.pinned), wire.MaxPinned)
+	}
 	pair, err := nkeys.CreateCurveKeys()
 	if err != nil {
 		return fmt.Errorf("making a curve key: %w", err)
@@ -217,16 +227,16 @@ func (c *Client) begin(ctx context.Context) (context.Context, func(), error) {
 	return both, func() { stop(); cancel(); c.work.Done() }, nil
 }
 
-// trust is which service key is believed: the pinned one, or, in an insecure
+// trust is which service keys are believed: the pinned ones, or, in an insecure
 // client, the first that answered.
 type trust struct {
-	pinned string
+	pinned []string
 	mu     sync.Mutex
-	met    string
+	met    []string
 }
 
-func (t *trust) known() string {
-	if t.pinned != "" {
+func (t *trust) known() []string {
+	if t.pinned != nil {
 		return t.pinned
 	}
 	t.mu.Lock()
@@ -234,17 +244,36 @@ func (t *trust) known() string {
 	return t.met
 }
 
-// meet believes a key that was met; forget ends that.
-func (t *trust) meet(key string) { t.mu.Lock(); t.met = key; t.mu.Unlock() }
-func (t *trust) forget()         { t.meet("") }
-
-// serviceKey gives the key to open with, asking for it when none is pinned.
-func (c *Client) serviceKey(ctx context.Context) (string, error) {
-	if key := c.trust.known(); key != "" {
-		return key, nil
+// meet believes a key that was met, beside the one that was met before; forget
+// ends that.
+func (t *trust) meet(key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if before := t.met; len(before) > 0 && before[0] != key {
+		t.met = []string{key, before[0]}
+	} else if len(before) == 0 {
+		t.met = []string{key}
 	}
-	var met string
-	err := c.ask(ctx, nats.NewMsg(wire.KeySubject(c.opts.Scope)), func(data []byte) error {
+}
+
+func (t *trust) forget() { t.mu.Lock(); t.met = nil; t.mu.Unlock() }
+
+// serviceKeys gives the keys to open with, asking for one when none is pinned.
+func (c *Client) serviceKeys(ctx context.Context) ([]string, error) {
+	if keys := c.trust.known(); keys != nil {
+		return keys, nil
+	}
+	met, err := c.askKey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.trust.meet(met)
+	c.log.Warn("trusting the service key that answered first; pin it", "scope", c.opts.Scope, "service_key", met)
+	return c.trust.known(), nil
+}
+
+func (c *Client) askKey(ctx context.Context) (met string, err error) {
+	err = c.ask(ctx, nats.NewMsg(wire.KeySubject(c.opts.Scope)), func(data []byte) error {
 		k, err := wire.Decode[wire.Key](data)
 		met = k.XKey
 		return err
@@ -252,7 +281,20 @@ func (c *Client) serviceKey(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("asking for the service's key: %w", err)
 	}
-	c.trust.meet(met)
-	c.log.Warn("trusting the service key that answered first; pin it", "scope", c.opts.Scope, "service_key", met)
 	return met, nil
+}
+
+// meetAgain has a client that pins no key notice, before it registers, that the
+// service's is being replaced: what comes under the new one is taken too.
+func (c *Client) meetAgain(ctx context.Context) {
+	known := c.trust.known()
+	if c.trust.pinned != nil || len(known) == 0 {
+		return
+	}
+	met, err := c.askKey(ctx)
+	if err != nil || met == known[0] {
+		return // who does not answer this does not answer the registration
+	}
+	c.trust.meet(met)
+	c.log.Warn("the service has another key now; trusting it", "scope", c.opts.Scope, "service_key", met)
 }

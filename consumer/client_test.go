@@ -218,3 +218,33 @@ func TestConnectRefusesWhatCannotWork(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSeveralServiceKeysCanBePinned, and are told to the service.
+func TestSeveralServiceKeysCanBePinned(t *testing.T) {
+	s := newStage(t)
+	pair, err := nkeys.CreateCurveKeys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := pair.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, pin := range map[string]func(*consumer.Options){
+		"the service's among others": func(o *consumer.Options) {
+			o.ServiceKey, o.ServiceKeys = other, []string{s.holder.ServiceKey(), other}
+		},
+		"in the list alone": func(o *consumer.Options) {
+			o.ServiceKey, o.ServiceKeys = "", []string{other, s.holder.ServiceKey()}
+		},
+	} {
+		c := s.client(pin)
+		if _, err := c.Get(t.Context(), "db"); err != nil && !errors.Is(err, consumer.ErrNone) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	bad := consumer.Options{Conn: s.nc, Scope: "prod", Consumer: "api", Seed: s.seed, ServiceKey: s.holder.ServiceKey(), ServiceKeys: []string{s.key}}
+	if _, err := consumer.Connect(t.Context(), bad); err == nil {
+		t.Error("a user key was pinned")
+	}
+}

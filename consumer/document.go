@@ -111,12 +111,12 @@ func (c *Client) documentOnce(ctx context.Context, name string, partial bool) (D
 	fail := func(err error) (Document, error) {
 		return Document{}, fmt.Errorf("reading document %s/%s: %w", c.opts.Scope, name, err)
 	}
-	serviceKey, err := c.serviceKey(ctx)
+	serviceKeys, err := c.serviceKeys(ctx)
 	if err != nil {
 		return fail(err)
 	}
 	nonce := wire.NewNonce()
-	data, err := wire.Encode(wire.GetDocument{XKey: c.xkey, Partial: partial, Nonce: nonce})
+	data, err := wire.Encode(wire.GetDocument{XKey: c.xkey, Partial: partial, Nonce: nonce, ServiceKeys: c.trust.pinned})
 	if err != nil {
 		return fail(err)
 	}
@@ -125,7 +125,7 @@ func (c *Client) documentOnce(ctx context.Context, name string, partial bool) (D
 	asked := time.Now() // what is left counts from before the request was sent
 	var got wire.Document
 	err = c.ask(ctx, request, func(data []byte) (err error) {
-		got, err = open[wire.Document](c.box.Open, serviceKey, data)
+		got, err = open[wire.Document](c.box.Open, serviceKeys, data)
 		if err == nil && (got.Nonce != nonce || got.Scope != c.opts.Scope || got.Name != name) {
 			err = errors.New("an answer to something else")
 		}

@@ -56,12 +56,12 @@ func (c *Client) getOnce(ctx context.Context, name string, keys []string) (Crede
 	fail := func(err error) (Credential, error) {
 		return Credential{}, fmt.Errorf("getting %s/%s: %w", c.opts.Scope, name, err)
 	}
-	serviceKey, err := c.serviceKey(ctx)
+	serviceKeys, err := c.serviceKeys(ctx)
 	if err != nil {
 		return fail(err)
 	}
 	nonce := wire.NewNonce()
-	data, err := wire.Encode(wire.Get{XKey: c.xkey, Keys: keys, Nonce: nonce})
+	data, err := wire.Encode(wire.Get{XKey: c.xkey, Keys: keys, Nonce: nonce, ServiceKeys: c.trust.pinned})
 	if err != nil {
 		return fail(err)
 	}
@@ -70,7 +70,7 @@ func (c *Client) getOnce(ctx context.Context, name string, keys []string) (Crede
 	asked := time.Now() // what is left counts from before the request was sent
 	var got wire.Got
 	err = c.ask(ctx, request, func(data []byte) (err error) {
-		got, err = open[wire.Got](c.box.Open, serviceKey, data)
+		got, err = open[wire.Got](c.box.Open, serviceKeys, data)
 		if err == nil && (got.Nonce != nonce || got.Scope != c.opts.Scope || got.Name != name) {
 			err = errors.New("an answer to something else")
 		}

@@ -12,7 +12,8 @@ import (
 
 // register sends one registration (P9) and returns the holder's answer to it.
 func (c *Client) register(ctx context.Context, name string, i *incarnation, replaces string) (wire.Answer, error) {
-	serviceKey, err := c.serviceKey(ctx)
+	c.meetAgain(ctx)
+	serviceKeys, err := c.serviceKeys(ctx)
 	if err != nil {
 		return wire.Answer{}, err
 	}
@@ -20,14 +21,14 @@ func (c *Client) register(ctx context.Context, name string, i *incarnation, repl
 	request, err := c.signed(wire.OpRegister, name, wire.Registration{
 		Consumer: c.opts.Consumer, Instance: c.instance, Incarnation: i.id, Replaces: replaces,
 		Key: c.signerKey, XKey: i.xkey, Subject: i.subject,
-		Protocol: wire.Version, Time: time.Now().UTC(), Nonce: nonce,
+		Protocol: wire.Version, Time: time.Now().UTC(), Nonce: nonce, ServiceKeys: c.trust.pinned,
 	})
 	if err != nil {
 		return wire.Answer{}, err
 	}
 	var answer wire.Answer
 	err = c.ask(ctx, request, func(data []byte) (err error) {
-		answer, err = open[wire.Answer](i.open, serviceKey, data)
+		answer, err = open[wire.Answer](i.open, serviceKeys, data)
 		if err == nil && (answer.Nonce != nonce || answer.Incarnation != i.id || answer.Scope != c.opts.Scope || answer.Name != name) {
 			err = errors.New("an answer to another registration")
 		}

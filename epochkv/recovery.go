@@ -31,8 +31,11 @@ type Recovery struct {
 	Trusted uint64 `json:"trusted,omitempty"`
 	Proof   string `json:"proof,omitempty"`
 	// Found is what was said to be lost.
-	Found []string  `json:"found"`
-	At    time.Time `json:"at"`
+	Found []string `json:"found"`
+	// Lost are the leases that are known of and that the log does not have, as
+	// NAME/NUMBER with the lease id behind where that is known.
+	Lost []string  `json:"lost,omitempty"`
+	At   time.Time `json:"at"`
 }
 
 // Covers tells whether the decision was about a loss: of that stream, where no

@@ -66,6 +66,14 @@ type Opened struct {
 	// Overlap is how long the holder before, if it was deposed and does not know
 	// it yet, may go on answering readers.
 	Overlap Seconds `json:"overlap_s,omitzero"`
+	// KeyProof is there where the seal key is another than before: a MAC under the
+	// old one over scope, epoch, attempt and the new one ([Keyring.Endorse]).
+	KeyProof string `json:"key_proof,omitempty"`
+	// Found and Lost are there where it is recovered: what was wrong, for people,
+	// and the leases that are known of and that the log does not have, as
+	// NAME/NUMBER with the lease id behind where that is known. At most 100 each.
+	Found []string `json:"found,omitempty"`
+	Lost  []string `json:"lost,omitempty"`
 }
 
 // Released ends an epoch in good order.

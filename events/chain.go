@@ -14,11 +14,16 @@ import (
 // Each MAC covers its event and the MAC before it. An opened event begins a
 // segment, because events of the holder before may still land ahead of it; the
 // first event after it carries the last MAC of the segment before as well.
+//
+// An opened event may begin its epoch under another key of the ring than the one
+// before it; it names the seal key that its own is derived from.
 type Chain struct {
-	key      *macKey // nil: MACs are not checked
-	last     string  // MAC of the last admitted event
-	segment  string  // last MAC of the segment before, owed by the next event
-	atOpened bool    // the last admitted event is an opened
+	ring     *Keyring // nil: MACs are not checked
+	key      *macKey  // of the epoch in force; nil: there is none, or its key is not known
+	sealKey  string   // the id of the seal key that key is derived from
+	last     string   // MAC of the last admitted event
+	segment  string   // last MAC of the segment before, owed by the next event
+	atOpened bool     // the last admitted event is an opened
 }
 
 // NewChain begins a chain under a key; nil: MACs are not checked, which is for
@@ -27,7 +32,28 @@ func NewChain(key []byte) Chain {
 	if key == nil {
 		return Chain{}
 	}
-	return Chain{key: newMACKey(key)}
+	one := newMACKey(key)
+	return Chain{ring: &Keyring{any: one}, key: one}
+}
+
+// NewChainUnder begins a chain whose epochs may be under any key of a ring.
+func NewChainUnder(ring *Keyring) Chain { return Chain{ring: ring} }
+
+// Rering has the chain go on under another ring.
+func (c *Chain) Rering(ring *Keyring) {
+	c.ring = ring
+	c.Under(c.sealKey)
+}
+
+// SealKey gives the id of the seal key in force, as the last opened event named it.
+func (c *Chain) SealKey() string { return c.sealKey }
+
+// Under says which seal key is in force, after [Chain.Resume].
+func (c *Chain) Under(sealKey string) {
+	c.sealKey = sealKey
+	if c.ring != nil {
+		c.key = c.ring.of(sealKey)
+	}
 }
 
 // Last gives the MAC of the last admitted event.
@@ -43,17 +69,22 @@ func (c *Chain) State() (last, segment string, atOpened bool) { return c.last, c
 
 // Seal encodes e as the next event of the chain and moves the chain on.
 func (c *Chain) Seal(e *Event) ([]byte, error) {
-	if c.key == nil {
-		return nil, errors.New("sealing an event: this chain has no key")
+	key, sealKey := c.key, c.sealKey
+	if o, ok := e.Data.(*Opened); ok && c.ring != nil {
+		key, sealKey = c.ring.of(o.SealKey), o.SealKey
+	}
+	if key == nil {
+		return nil, errors.New("sealing an event: this chain has no key for it")
 	}
 	prev, segment := c.expect(e.Type())
 	b, err := encode(e, prev, segment)
 	if err != nil {
 		return nil, err
 	}
-	sum := c.key.sum(b)
+	sum := key.sum(b)
 	mac := string(sum[:])
 	c.advance(e.Type(), mac)
+	c.key, c.sealKey = key, sealKey
 	b = append(b[:len(b)-1], macField...)
 	b = append(b, mac...)
 	return append(b, `"}`...), nil
@@ -103,17 +134,27 @@ func (c *Chain) Admit(payload []byte, seq uint64) (Event, error) {
 	if err != nil {
 		// What a later release wrote is told from what a stranger wrote.
 		var future *FutureError
-		if errors.As(err, &future) && c.key != nil && !c.key.genuine(payload) {
+		if errors.As(err, &future) && c.ring != nil && !c.ring.genuine(payload) {
 			return Event{}, fmt.Errorf("event at sequence %d: %w", seq, ErrForged)
 		}
 		return Event{}, err
 	}
-	if c.key != nil && !c.key.genuine(payload) {
+	key, sealKey := c.key, c.sealKey
+	if o, ok := e.Data.(*Opened); ok {
+		sealKey = o.SealKey
+		if c.ring != nil {
+			if key, err = c.opens(&e, o, seq); err != nil {
+				return e, err
+			}
+		}
+	}
+	if c.ring != nil && (key == nil || !key.genuine(payload)) {
 		return e, fmt.Errorf("%s at sequence %d: %w", e.Type(), seq, ErrForged)
 	}
 	if prev, segment := c.expect(e.Type()); string(link.prev) != prev || string(link.segment) != segment {
 		return e, fmt.Errorf("%s at sequence %d: %w", e.Type(), seq, ErrBroken)
 	}
 	c.advance(e.Type(), string(link.mac))
+	c.key, c.sealKey = key, sealKey
 	return e, nil
 }

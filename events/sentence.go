@@ -10,7 +10,11 @@ import (
 func Sentence(e *Event) string {
 	switch d := e.Data.(type) {
 	case *Opened:
-		return fmt.Sprintf("epoch %d is opened by %s (%s)", e.Epoch, d.Holder, d.How)
+		says := fmt.Sprintf("epoch %d is opened by %s (%s)", e.Epoch, d.Holder, d.How)
+		if len(d.Lost) > 0 {
+			says += fmt.Sprintf("; the log does not have %s", strings.Join(d.Lost, ", "))
+		}
+		return says
 	case *Released:
 		return "the scope is given back by " + d.Holder
 	case *Paused:

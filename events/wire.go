@@ -11,6 +11,9 @@ func (d *Opened) fields(f fields) {
 	f.text(`"seal_key":`, &d.SealKey, false)
 	f.moment(`"stream_created":`, &d.StreamCreated)
 	f.seconds(`"overlap_s":`, &d.Overlap, true)
+	f.text(`"key_proof":`, &d.KeyProof, true)
+	f.texts(`"found":`, &d.Found, true)
+	f.texts(`"lost":`, &d.Lost, true)
 }
 
 func (d *Released) fields(f fields) {

@@ -221,7 +221,7 @@ const probe = "_probe"
 // Reprobe puts a probe blob under these keys in the place of the one that is
 // there: the scope's seal key was lost, and an operator decided to go on. What was
 // sealed under the lost one stays closed for good.
-func (b *Blobs) Reprobe(ctx context.Context, keys *Keys, scope string) error {
+func (b *Blobs) Reprobe(ctx context.Context, keys opener, scope string) error {
 	sealed, err := keys.SealAtRest(scope, probe, 0, []byte(`{}`))
 	if err != nil {
 		return err
@@ -232,10 +232,19 @@ func (b *Blobs) Reprobe(ctx context.Context, keys *Keys, scope string) error {
 	return nil
 }
 
+// Probed tells whether a scope's probe blob is there.
+func (b *Blobs) Probed(ctx context.Context, scope string) (bool, error) {
+	_, err := b.get(ctx, scope+"."+probe)
+	if errors.Is(err, ErrNoBlob) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // Probe makes sure that the keys are those of the scope: it opens the scope's
 // probe blob, which the first to come creates. [wire.ErrSeal] means that the
 // scope's values are sealed under another key: do not claim it.
-func (b *Blobs) Probe(ctx context.Context, keys *Keys, scope string) error {
+func (b *Blobs) Probe(ctx context.Context, keys opener, scope string) error {
 	key := scope + "." + probe
 	sealed, err := keys.SealAtRest(scope, probe, 0, []byte(`{}`))
 	if err != nil {
@@ -251,7 +260,7 @@ func (b *Blobs) Probe(ctx context.Context, keys *Keys, scope string) error {
 	}
 	if _, err := keys.OpenAtRest(scope, probe, 0, stored); err != nil {
 		if errors.Is(err, wire.ErrSeal) {
-			return fmt.Errorf("scope %s is sealed under another key than %s; give this instance the scope's seal key: %w", scope, keys, err)
+			return fmt.Errorf("scope %s is sealed under another key than %s; give this instance the scope's seal key (seal_key.previous takes further ones): %w", scope, keys, err)
 		}
 		return err
 	}

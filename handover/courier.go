@@ -25,6 +25,9 @@ type To struct {
 	// Key is the public nkey that its answers must be signed with; empty only
 	// where consumers are insecure.
 	Key string
+	// Pinned are the service's public keys that it takes messages under, as it
+	// said itself; none: it did not say.
+	Pinned []string
 }
 
 // Prepare asks to prove new sessions with a candidate and to send new work
@@ -139,15 +142,20 @@ type CourierOptions struct {
 // Courier carries messages to incarnations and brings their answers.
 type Courier struct {
 	nc     *nats.Conn
-	keys   *Keys
+	keys   sealer
 	opts   CourierOptions
 	absent absences
 
 	sent, answered, noResponders, forged, mismatched atomic.Uint64
 }
 
+// sealer seals messages to consumers: [Keys], [Keyring].
+type sealer interface {
+	SealFor(to string, pinned []string, body wire.Body) ([][]byte, error)
+}
+
 // NewCourier makes a courier on a connection, sealing with keys.
-func NewCourier(nc *nats.Conn, keys *Keys, opts CourierOptions) *Courier {
+func NewCourier(nc *nats.Conn, keys sealer, opts CourierOptions) *Courier {
 	if opts.FirstPause <= 0 {
 		opts.FirstPause = 250 * time.Millisecond
 	}
@@ -248,11 +256,15 @@ func (c *Courier) send(d *delivery, inbox string) error {
 		left := wire.SecondsOf(d.expiresIn - since)
 		m.ExpiresIn = &left
 	}
-	sealed, err := c.keys.SealBody(d.to.XKey, m)
+	sealed, err := c.keys.SealFor(d.to.XKey, d.to.Pinned, m)
 	if err != nil {
 		return fmt.Errorf("%s to incarnation %s: %w", m.Kind, d.to.Incarnation, err)
 	}
-	err = c.nc.PublishRequest(d.to.Subject, inbox, sealed)
+	for _, data := range sealed {
+		if err = c.nc.PublishRequest(d.to.Subject, inbox, data); err != nil {
+			break
+		}
+	}
 	switch {
 	case err == nil:
 		d.sent++

@@ -20,6 +20,17 @@ type atRest struct {
 	Name   string      `json:"name"`
 	Lease  uint64      `json:"lease"`
 	Values wire.Values `json:"values"`
+	Origin *Origin     `json:"origin,omitempty"`
+}
+
+// Origin says where sealed values came from, so that a lease whose events are lost
+// can be named, and revoked in Vault.
+type Origin struct {
+	// Vault is the connection's name.
+	Vault   string `json:"vault,omitempty"`
+	LeaseID string `json:"lease_id,omitempty"`
+	// Guard is the accessor of the token that the lease hangs on.
+	Guard string `json:"guard,omitempty"`
 }
 
 const atRestType = "values-at-rest"
@@ -27,11 +38,16 @@ const atRestType = "values-at-rest"
 // SealAtRest seals the values (JSON) of a lease to the service itself, with
 // scope, name and lease number inside the seal.
 func (k *Keys) SealAtRest(scope, name string, lease uint64, values []byte) ([]byte, error) {
+	return k.SealWithOrigin(scope, name, lease, values, nil)
+}
+
+// SealWithOrigin is [Keys.SealAtRest] that says where the values came from.
+func (k *Keys) SealWithOrigin(scope, name string, lease uint64, values []byte, from *Origin) ([]byte, error) {
 	where := fmt.Sprintf("sealing the values of %s/%s lease %d", scope, name, lease)
 	if !json.Valid(values) {
 		return nil, errors.New(where + ": the values are not JSON")
 	}
-	plain, err := json.Marshal(atRest{V: wire.Version, Type: atRestType, Scope: scope, Name: name, Lease: lease, Values: values})
+	plain, err := json.Marshal(atRest{V: wire.Version, Type: atRestType, Scope: scope, Name: name, Lease: lease, Values: values, Origin: from})
 	if err != nil {
 		return nil, errors.New(where + ": the values cannot be encoded")
 	}
@@ -47,6 +63,14 @@ func (k *Keys) SealAtRest(scope, name string, lease uint64, values []byte) ([]by
 // [ErrBinding] when the seal names another lease, and with [wire.ErrVersion]
 // for a later form.
 func (k *Keys) OpenAtRest(scope, name string, lease uint64, sealed []byte) ([]byte, error) {
+	r, err := k.openAtRest(scope, name, lease, sealed)
+	if err != nil {
+		return nil, err
+	}
+	return r.Values, nil
+}
+
+func (k *Keys) openAtRest(scope, name string, lease uint64, sealed []byte) (*atRest, error) {
 	where := fmt.Sprintf("opening the values of %s/%s lease %d with %s", scope, name, lease, k)
 	plain, err := k.Open(k.public, sealed)
 	if err != nil {
@@ -64,5 +88,5 @@ func (k *Keys) OpenAtRest(scope, name string, lease uint64, sealed []byte) ([]by
 	case r.Scope != scope || r.Name != name || r.Lease != lease:
 		return nil, fmt.Errorf("%s: %w: %s/%s lease %d", where, ErrBinding, r.Scope, r.Name, r.Lease)
 	}
-	return r.Values, nil
+	return &r, nil
 }

@@ -36,6 +36,14 @@ func New(scope string, key []byte) *Projection {
 	return &Projection{state: leasecore.NewState(scope), chain: events.NewChain(key)}
 }
 
+// NewUnder is New for a log whose epochs may be under any key of a ring.
+func NewUnder(scope string, ring *events.Keyring) *Projection {
+	return &Projection{state: leasecore.NewState(scope), chain: events.NewChainUnder(ring)}
+}
+
+// Rering has the projection go on under another ring of keys.
+func (p *Projection) Rering(ring *events.Keyring) { p.chain.Rering(ring) }
+
 // Resume goes on from a snapshot: a state, the chain and the last sequence looked
 // at as they stood together, and how many events had been skipped by then.
 func Resume(state *leasecore.State, chain events.Chain, lastSeq, skipped uint64) *Projection {
@@ -62,6 +70,9 @@ func (p *Projection) admit(seq uint64, payload []byte) (events.Chain, events.Eve
 	}
 	if err == nil {
 		chain.Resume(keyless.State())
+		if o, ok := e.Data.(*events.Opened); ok {
+			chain.Under(o.SealKey)
+		}
 	}
 	return chain, e, err
 }
@@ -102,7 +113,7 @@ func (p *Projection) Skipped() (uint64, []Skipped) { return p.skipped, p.recent 
 func (p *Projection) Stopped() error { return p.stopped }
 
 // ErrStopped is wrapped by every error of a stopped projection: a
-// [*events.FutureError], [events.ErrBroken] or a
+// [*events.FutureError], an [*events.UnknownKeyError], [events.ErrBroken] or a
 // [*leasecore.InconsistentError] says why.
 var ErrStopped = errors.New("the log can't be followed any further")
 
@@ -119,9 +130,12 @@ func (p *Projection) Apply(seq uint64, payload []byte) (*events.Event, error) {
 	p.unsaved++
 	chain, e, err := p.admit(seq, payload)
 	var future *events.FutureError
+	var unknown *events.UnknownKeyError
 	switch {
 	case errors.As(err, &future):
 		return nil, p.stop(err)
+	case errors.As(err, &unknown) && p.current(&e) == "":
+		return nil, p.stop(fmt.Errorf("%w: give this instance that key too (seal_key.previous takes further ones), or leave the scope to those that have it", err))
 	case errors.Is(err, events.ErrBroken) && p.current(&e) == "":
 		return nil, p.stop(fmt.Errorf("%w: an event between sequence %d and it was removed, edited or moved; run leasesvc verify-log, then leasesvc recover", err, p.lastSeq))
 	case err != nil:

@@ -83,7 +83,7 @@ func (e *endpoints) adoptOnce(ctx context.Context, name string, a api.Adoption, 
 	}
 	acquired := events.Acquired{
 		LeaseID: a.LeaseID, TTL: a.TTL, Renewable: a.Renewable, SentAt: t.svc.clock.Now(), Keys: keysOf(a.Values),
-		Public: public(v.definition, a.Values), Fingerprint: t.svc.fingerprint(a.Values),
+		Public: public(v.definition, a.Values), Fingerprint: t.keys.Load().fingerprint(a.Values),
 	}
 	if f := leasecore.Stage(v.definition, &acquired); f != nil {
 		return 0, fmt.Errorf("%s: %w: %s", name, leasecore.ErrUnfit, f.Message)
@@ -91,7 +91,7 @@ func (e *endpoints) adoptOnce(ctx context.Context, name string, a api.Adoption, 
 	if err := t.svc.blobs.Own(ctx, v.definition.Vault, a.LeaseID, t.name); err != nil {
 		return 0, fmt.Errorf("%s: %w", name, err) // D8
 	}
-	sealed, err := t.svc.keys.SealAtRest(t.name, name, no, a.Values)
+	sealed, err := t.svc.keys.SealWithOrigin(t.name, name, no, a.Values, &handover.Origin{Vault: v.definition.Vault, LeaseID: a.LeaseID})
 	if err != nil {
 		return 0, err
 	}

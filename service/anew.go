@@ -37,7 +37,7 @@ func (a *anew) take(name string) (vault.Grant, bool) {
 // noteAnew keeps a renewal's answer when it is more than a longer life.
 func (j *job) noteAnew(r vault.Renewal) bool {
 	other := r.LeaseID != j.lease.LeaseID
-	changed := r.Data != nil && j.svc.fingerprint(r.Data) != j.lease.Fingerprint
+	changed := r.Data != nil && j.keys.Load().fingerprintLike(r.Data, j.lease.Fingerprint) != j.lease.Fingerprint
 	if !other && !changed || j.lease.State != leasecore.Active {
 		return false
 	}

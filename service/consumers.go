@@ -20,18 +20,26 @@ import (
 
 // tell answers with a message of the protocol, or refuses with one.
 func (e *endpoints) tell(r micro.Request, body []byte, err error) {
+	e.tellAll(r, [][]byte{body}, err)
+}
+
+// tellAll answers with a message under each key that it was sealed under.
+func (e *endpoints) tellAll(r micro.Request, bodies [][]byte, err error) {
 	if err != nil {
 		if a, ok := r.(answerable); ok {
 			a.counts.refused.Add(1)
 		}
-		refusal := refusal(e.term.log, err)
-		if body, err = wire.Encode(refusal); err != nil {
+		body, err := wire.Encode(refusal(e.term.log, err))
+		if err != nil {
 			e.term.log.Error("a refusal could not be encoded", "error", err)
 			return
 		}
+		bodies = [][]byte{body}
 	}
-	if err := r.Respond(body); err != nil {
-		e.term.log.Warn("an answer was not sent", "subject", r.Subject(), "error", err)
+	for _, body := range bodies {
+		if err := r.Respond(body); err != nil {
+			e.term.log.Warn("an answer was not sent", "subject", r.Subject(), "error", err)
+		}
 	}
 }
 
@@ -100,12 +108,12 @@ func (e *endpoints) allowed(name string) handover.Allowed {
 
 func (e *endpoints) register(ctx context.Context, r micro.Request) {
 	body, err := e.registered(ctx, r)
-	e.tell(r, body, err)
+	e.tellAll(r, body, err)
 }
 
 // registered puts an incarnation on the list and answers it from the state at
 // the moment when that is known to be in the log (P9).
-func (e *endpoints) registered(ctx context.Context, r micro.Request) ([]byte, error) {
+func (e *endpoints) registered(ctx context.Context, r micro.Request) ([][]byte, error) {
 	signed, err := handover.SignedFrom(r.Subject(), r.Headers(), r.Data())
 	if err != nil {
 		return nil, err
@@ -154,7 +162,8 @@ func (e *endpoints) registered(ctx context.Context, r micro.Request) ([]byte, er
 			m.answer.ExpiresIn = &in
 		}
 	}
-	return t.svc.keys.SealBody(reg.XKey, m.answer)
+	t.pins.note(reg.Incarnation, reg.ServiceKeys)
+	return t.svc.keys.SealFor(reg.XKey, reg.ServiceKeys, m.answer)
 }
 
 func (e *endpoints) doRegister(ctx context.Context, reg handover.Registration, look func(*leasecore.State) any) (any, error) {

@@ -62,7 +62,7 @@ func (s *Service) values(ctx context.Context, scope, name string, lease uint64) 
 // to gives where messages to the job's incarnation go.
 func (j *job) to() handover.To {
 	in := &j.incarnation
-	return handover.To{Scope: j.name, Name: j.effect.Name, Incarnation: in.ID, Subject: in.Subject, XKey: in.XKey, Key: in.Key}
+	return handover.To{Scope: j.name, Name: j.effect.Name, Incarnation: in.ID, Subject: in.Subject, XKey: in.XKey, Key: in.Key, Pinned: j.pins.get(in.ID)}
 }
 
 // expiresIn gives what is left of the job's lease; 0: it does not expire.

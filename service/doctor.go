@@ -42,7 +42,7 @@ type Finding struct {
 type exam struct {
 	cfg      *config.Config
 	env      lookup
-	keys     *handover.Keys // nil: there is no usable seal key
+	keys     *handover.Keyring // nil: there is no usable seal key
 	defs     map[string]*config.Definitions
 	findings []Finding
 }
@@ -101,19 +101,22 @@ func (x *exam) definitions() {
 
 func (x *exam) sealKey() {
 	const about, check, do = "seal key", "key", "make one with: leasesvc seal-key new; every instance of a scope has the same one"
-	seed, err := sealSeed(x.cfg)
-	if err == nil {
-		x.keys, err = handover.NewKeys(seed)
-	}
+	keys, err := sealKeys(x.cfg)
 	if err != nil {
-		x.keys = nil
 		x.problem(about, check, do, "%s", oneLine(err))
 		return
 	}
-	x.ok(about, check, "its public half, which consumers pin, is %s", x.keys.Public())
-	if file := x.cfg.SealKey.File; file != "" {
-		if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o077 != 0 {
-			x.problem(about, "file mode", "chmod 600 "+file, "others than its owner can reach the file: mode %04o", info.Mode().Perm())
+	x.keys = keys
+	x.ok(about, check, "it is %s; its public half, which consumers pin, is %s", keys.ID(), keys.Public())
+	for _, k := range keys.All()[1:] {
+		x.ok(about, "previous", "%s opens too; its public half is %s", k.ID(), k.Public())
+	}
+	for _, at := range append([]config.SealKey{x.cfg.SealKey}, x.cfg.SealKey.Previous...) {
+		if at.File == "" {
+			continue
+		}
+		if info, err := os.Stat(at.File); err == nil && info.Mode().Perm()&0o077 != 0 {
+			x.problem(about, "file mode", "chmod 600 "+at.File, "others than its owner can reach the file: mode %04o", info.Mode().Perm())
 		}
 	}
 }

@@ -235,7 +235,7 @@ func (x *exam) sealed(ctx context.Context, js jetstream.JetStream) {
 		_, err = x.keys.OpenAtRest(scope, probe, 0, entry.Value())
 		switch {
 		case errors.Is(err, wire.ErrSeal):
-			x.problem(about, check, "give this instance the scope's seal key", "scope %s is sealed under another key", scope)
+			x.problem(about, check, "give this instance the scope's seal key (seal_key.previous takes further ones)", "scope %s is sealed under another key", scope)
 		case err != nil:
 			x.problem(about, check, "see the message", "%s", oneLine(err))
 		default:

@@ -30,7 +30,7 @@ func (e *endpoints) documentOps() map[string]func(context.Context, micro.Request
 
 func (e *endpoints) document(ctx context.Context, r micro.Request) {
 	body, err := e.gotDocument(ctx, r)
-	e.tell(r, body, documentRefusal(err))
+	e.tellAll(r, body, documentRefusal(err))
 }
 
 // documentRefusal says an error about a document in the protocol's words.
@@ -48,7 +48,7 @@ func documentRefusal(err error) error {
 	return err
 }
 
-func (e *endpoints) gotDocument(ctx context.Context, r micro.Request) ([]byte, error) {
+func (e *endpoints) gotDocument(ctx context.Context, r micro.Request) ([][]byte, error) {
 	ask, err := wire.Decode[wire.GetDocument](r.Data())
 	if err != nil {
 		return nil, wire.Refusal{Code: wire.CodeMalformed, Message: err.Error()}
@@ -93,7 +93,7 @@ func (e *endpoints) gotDocument(ctx context.Context, r micro.Request) ([]byte, e
 	if out.ExpiresIn != nil {
 		out.GoodFor = min(out.GoodFor, *out.ExpiresIn)
 	}
-	return t.svc.keys.SealBody(ask.XKey, out)
+	return t.sealFor(ask.XKey, ask.ServiceKeys, out)
 }
 
 // leasePlace describes a place that a lease fills or could fill, or that has no

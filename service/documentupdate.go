@@ -164,7 +164,7 @@ func (d *documents) want(file string, revision uint64, trees map[string]any) err
 		if err != nil {
 			return fmt.Errorf("document %s: %w", name, err) // the file was checked
 		}
-		wanted[name] = fromFile{content: content, file: file, source: source{revision, d.t.svc.fingerprint(content.Encode())}}
+		wanted[name] = fromFile{content: content, file: file, source: source{revision, d.t.keys.Load().fingerprint(content.Encode())}}
 	}
 	d.mu.Lock()
 	d.fromFile = wanted
@@ -220,7 +220,7 @@ func (d *documents) putOne(ctx context.Context, name string, w fromFile) error {
 	case lost: // the file has it still
 	case was.Definitions > w.definitions:
 		return nil
-	case was.Definitions == w.definitions && was.Fingerprint != w.fingerprint:
+	case was.Definitions == w.definitions && d.t.keys.Load().fingerprintLike(w.content.Encode(), was.Fingerprint) != was.Fingerprint:
 		return errSameSource
 	case was.Definitions == w.definitions:
 		return nil

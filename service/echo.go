@@ -28,7 +28,9 @@ func (s *Service) echo() []byte {
 		// LastTime is that of the last event of ours.
 		LastTime      time.Time `json:"last_time,omitzero"`
 		StreamCreated time.Time `json:"stream_created"`
-	}{Version: s.opts.Version, Protocol: 1, Reads: events.Release(), Scopes: map[string]scopeEcho{}, For: s.cfg.ScopeNames(), StreamCreated: s.journal.Created().UTC()}
+		// SealKeys are the ids of our seal keys, the first is the one that seals.
+		SealKeys []string `json:"seal_keys"`
+	}{Version: s.opts.Version, Protocol: 1, Reads: events.Release(), Scopes: map[string]scopeEcho{}, For: s.cfg.ScopeNames(), StreamCreated: s.journal.Created().UTC(), SealKeys: s.keys.IDs()}
 	for name, sc := range s.scopes {
 		sc.mu.Lock()
 		if t := sc.term; t != nil {

@@ -362,6 +362,10 @@ func (t *term) status(ctx context.Context) (api.Status, error) {
 	var notes []string
 	out.Upgrade, notes = t.upgrade(ctx, formats)
 	out.Notes = append(out.Notes, notes...)
+	out.SealKey = t.svc.keys.ID()
+	if out.OtherKeys, err = t.keysStatus(ctx); err != nil {
+		out.Notes = append(out.Notes, "what the other seal keys are needed for can't be told now: "+err.Error())
+	}
 	return out, nil
 }
 

@@ -38,6 +38,10 @@ func Decide(ctx context.Context, s *Service, scope string, c leasecore.Command, 
 // to be called before Run.
 func HoldFeedsBack(s *Service, f func()) { s.beforeFeed = f }
 
+// HoldSealingBack has f called before the values are sealed anew under another key.
+// It is to be called before Run.
+func HoldSealingBack(s *Service, f func() error) { s.beforeReseal = f }
+
 // CutOff ends the connection of s, as the end of its process would.
 func CutOff(s *Service) { s.nc.Close() }
 

@@ -34,7 +34,7 @@ type follower struct {
 }
 
 func newFollower(s *Service, scope string) *follower {
-	return &follower{scope: scope, projection: projector.New(scope, s.keys.MACKey()), ahead: skews{}, fed: make(chan struct{})}
+	return &follower{scope: scope, projection: projector.NewUnder(scope, newScopeKeys(s.keys, nil).mac), ahead: skews{}, fed: make(chan struct{})}
 }
 
 // fold looks at one message of the log.
@@ -70,8 +70,8 @@ func (f *follower) feed(m journal.Message) {
 func (f *follower) opened() opening {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	h := &f.projection.State().Head
-	return opening{seq: h.Fence, epoch: h.Epoch}
+	h, chain := &f.projection.State().Head, f.projection.Chain()
+	return opening{seq: h.Fence, epoch: h.Epoch, key: chain.SealKey()}
 }
 
 // formats gives the versions of events that may be written into the log, as far as

@@ -81,19 +81,18 @@ func (e *endpoints) take(m read) bool {
 }
 
 func (e *endpoints) answer(ctx context.Context, m read, at time.Time) {
-	var body []byte
+	var bodies [][]byte
 	var err error
 	switch m.op() {
 	case wire.OpKey:
-		k := e.term.svc.keys
-		body, err = wire.Encode(wire.Key{XKey: k.Public(), KeyID: k.ID(), Epoch: e.term.epoch})
+		bodies, err = e.term.keyAnswer(e.term.epoch)
 	default:
 		var g given
 		if g, err = e.term.give(ctx, m.name(), m.at, at); err == nil {
-			body, err = e.term.sealed(m, g)
+			bodies, err = e.term.sealed(m, g)
 		}
 	}
-	e.term.reply(m, body, err)
+	e.term.reply(m, bodies, err)
 }
 
 // promises tells whether the term's answer to a get could promise anything at a

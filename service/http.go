@@ -164,8 +164,9 @@ func (s *Service) servePage(ctx context.Context, front *front, url string) {
 	case <-ctx.Done():
 		return
 	}
-	history := web.NewHistory(s.cfg.ScopeNames(), s.keys.MACKey())
-	for name := range s.scopes {
+	history := web.NewHistory(s.cfg.ScopeNames(), nil)
+	for name, sc := range s.scopes {
+		history.Rering(name, sc.keys.Load().mac)
 		upTo, err := s.trusted(ctx, name)
 		for warned := false; err != nil; warned = true {
 			if !warned {

@@ -74,8 +74,8 @@ func echoed(v epochkv.View) (scopeEcho, bool) {
 
 // examineLog holds a scope's log to what else is known: its cell, what its last
 // holder said in its heartbeat, and the sealed values. nil: nothing contradicts
-// it. key is the id of our seal key, trusted up to where its MACs don't matter.
-func examineLog(ctx context.Context, log logReader, v epochkv.View, sealed []handover.Blob, key string, trusted uint64) (*LossError, error) {
+// it. keys are our seal keys, trusted up to where the MACs don't matter.
+func examineLog(ctx context.Context, log logReader, v epochkv.View, sealed store, keys *handover.Keyring, trusted uint64) (*LossError, error) {
 	loss := &LossError{Scope: v.Scope}
 	last, err := log.LastOpened(ctx, v.Scope)
 	if err != nil && !errors.Is(err, events.ErrEvent) {
@@ -84,8 +84,8 @@ func examineLog(ctx context.Context, log logReader, v epochkv.View, sealed []han
 	epoch := uint64(0)
 	if last != nil {
 		epoch, loss.Seq = last.Event.Epoch, last.Seq
-		if d := last.Data(); d != nil && d.SealKey != "" && d.SealKey != key && last.Seq > trusted {
-			loss.add("the last epoch was opened under the seal key %s, and this one is %s: give every instance the scope's seal key; only where it is lost for good, decide to go on without the values", d.SealKey, key)
+		if d := last.Data(); d != nil && d.SealKey != "" && !keys.Has(d.SealKey) && last.Seq > trusted {
+			loss.add("the last epoch was opened under the seal key %s, and this instance has %s: give every instance the scope's seal key (seal_key.previous takes further ones); only where it is lost for good, decide to go on without the values", d.SealKey, strings.Join(keys.IDs(), ", "))
 		}
 	}
 	loss.Epoch = max(epoch, v.Revision)
@@ -106,10 +106,11 @@ func examineLog(ctx context.Context, log logReader, v epochkv.View, sealed []han
 	if epoch > 0 && v.Cell == nil {
 		loss.add("the log is in epoch %d, and the bucket of epochs has no cell of the scope: the bucket was recreated or restored", epoch)
 	}
-	if epoch == 0 {
-		if n := len(sealed); n > 0 {
-			loss.add("the values of %d leases are in the store (%s), and the log of the scope is empty", n, strings.Join(blobNames(sealed), ", "))
-		}
+	switch n := len(sealed.leases); {
+	case epoch == 0 && n > 0:
+		loss.add("the values of %d leases are in the store (%s), and the log of the scope is empty", n, strings.Join(blobNames(sealed.leases), ", "))
+	case epoch > 0 && !sealed.probed:
+		loss.add("the log is in epoch %d, and the bucket of sealed values has nothing of the scope: it was deleted, recreated or restored, and the values are gone", epoch)
 	}
 	if len(loss.Found) == 0 {
 		return nil, nil
@@ -174,15 +175,21 @@ func (s *Service) examineLogs(ctx context.Context) error {
 		if e, ok := echoed(view); ok && view.Cell != nil && view.Cell.Holder == s.cells.HolderID() {
 			sc.said = e
 		}
-		sealed, err := s.leaseBlobs(ctx, name)
+		sealed, err := storeOf(ctx, s.blobs, name)
 		if err != nil {
 			return fmt.Errorf("examining the log of scope %s: %w", name, err)
 		}
+		keys, err := s.loadKeys(ctx, name)
+		if err != nil {
+			return fmt.Errorf("examining the log of scope %s: %w", name, err)
+		}
+		sc.keys.Store(keys)
 		if sc.trusted, err = s.trusted(ctx, name); err != nil {
 			return fmt.Errorf("examining the log of scope %s: %w", name, err)
 		}
+		sc.follower.projection.Rering(keys.mac)
 		sc.follower.projection.Trust(sc.trusted)
-		if sc.loss, err = examineLog(ctx, s.journal, view, sealed, s.keys.ID(), sc.trusted); err != nil {
+		if sc.loss, err = examineLog(ctx, s.journal, view, sealed, s.keys, sc.trusted); err != nil {
 			return fmt.Errorf("examining the log of scope %s: %w", name, err)
 		}
 		sc.known = max(view.Revision, sc.said.Epoch)
@@ -201,16 +208,21 @@ func (s *Service) trusted(ctx context.Context, scope string) (uint64, error) {
 	if err != nil || r == nil || r.Trusted == 0 || !r.StreamCreated.Equal(s.journal.Created()) {
 		return 0, err
 	}
-	if r.Proof != proofOf(s.keys, r) {
+	if !s.scopes[scope].keys.Load().proves(r) {
 		s.log.Error("a decision to trust the log without its MACs does not hold, and is ignored", "scope", scope)
 		return 0, nil
 	}
 	return r.Trusted, nil
 }
 
+// proves tells whether who decided to trust a log had one of the seal keys.
+func (k *scopeKeys) proves(r *epochkv.Recovery) bool {
+	return slices.ContainsFunc(k.macKeys(), func(key []byte) bool { return r.Proof == proofOf(key, r) })
+}
+
 // proofOf proves that who decided to trust a log has the seal key.
-func proofOf(keys *handover.Keys, r *epochkv.Recovery) string {
-	h := hmac.New(sha256.New, keys.MACKey())
+func proofOf(macKey []byte, r *epochkv.Recovery) string {
+	h := hmac.New(sha256.New, macKey)
 	fmt.Fprintf(h, "leasesvc recovery v1\n%s\n%s\n%d", r.Scope, r.StreamCreated.UTC().Format(time.RFC3339Nano), r.Trusted)
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
@@ -236,10 +248,20 @@ func (s *Service) pendingDecision(ctx context.Context, scope string) (*epochkv.R
 	return r, nil
 }
 
-// leaseBlobs lists the sealed values of leases.
-func (s *Service) leaseBlobs(ctx context.Context, scope string) ([]handover.Blob, error) {
-	all, err := s.blobs.List(ctx, scope)
-	return leasesOnly(all), err
+// store is what there is of a scope in the bucket of sealed values: those of
+// leases, and whether its probe is there, which the first who claimed it put there.
+type store struct {
+	leases []handover.Blob
+	probed bool
+}
+
+func storeOf(ctx context.Context, blobs *handover.Blobs, scope string) (s store, err error) {
+	if s.leases, err = blobs.List(ctx, scope); err != nil {
+		return s, err
+	}
+	s.leases = leasesOnly(s.leases)
+	s.probed, err = blobs.Probed(ctx, scope)
+	return s, err
 }
 
 func leasesOnly(all []handover.Blob) []handover.Blob {

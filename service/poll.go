@@ -32,7 +32,7 @@ func (j *job) poll(ctx context.Context) (request, bool) {
 	}
 	read.reread = rereadIn(j.definition, grant).Duration()
 	return request{
-		command: leasecore.PollDone{Name: j.effect.Name, Lease: j.lease.No, Fingerprint: j.svc.fingerprint(grant.Lasting())},
+		command: leasecore.PollDone{Name: j.effect.Name, Lease: j.lease.No, Fingerprint: j.keys.Load().fingerprintLike(grant.Lasting(), j.lease.Fingerprint)},
 		polled:  read,
 	}, ctx.Err() == nil
 }

@@ -187,13 +187,13 @@ func (r *reads) othersServe() bool {
 func (r *reads) answer(m read) {
 	ctx, cancel := context.WithTimeout(r.ctx, r.scope.svc.cfg.OperationTimeout.Duration())
 	defer cancel()
-	var body []byte
+	var bodies [][]byte
 	var err error
 	switch m.op() {
 	case wire.OpKey:
-		body, err = r.scope.standbyKey()
+		bodies, err = r.scope.standbyKey()
 	default:
-		body, err = r.scope.standbyGot(ctx, m)
+		bodies, err = r.scope.standbyGot(ctx, m)
 	}
 	if errors.Is(err, errNotLeading) {
 		r.unable.Add(1)
@@ -204,25 +204,30 @@ func (r *reads) answer(m read) {
 	} else {
 		r.given.Add(1)
 	}
-	r.scope.reply(m, body, err)
+	r.scope.reply(m, bodies, err)
 }
 
-// reply sends an answer or, with an error, a refusal.
-func (sc *scope) reply(m read, body []byte, err error) {
+// reply sends an answer, under each key that it was sealed under, or, with an
+// error, a refusal.
+func (sc *scope) reply(m read, bodies [][]byte, err error) {
 	if err != nil {
-		if body, err = wire.Encode(refusal(sc.log, err)); err != nil {
+		body, err := wire.Encode(refusal(sc.log, err))
+		if err != nil {
 			sc.log.Error("a refusal could not be encoded", "error", err)
 			return
 		}
+		bodies = [][]byte{body}
 	}
-	if err := m.Respond(body); err != nil {
-		sc.log.Warn("an answer was not sent", "subject", m.Subject, "error", err)
+	for _, body := range bodies {
+		if err := m.Respond(body); err != nil {
+			sc.log.Warn("an answer was not sent", "subject", m.Subject, "error", err)
+		}
 	}
 }
 
 // sealed gives the answer to a get: what of the credential was asked for, sealed
 // to who asked.
-func (sc *scope) sealed(m read, g given) ([]byte, error) {
+func (sc *scope) sealed(m read, g given) ([][]byte, error) {
 	ask, err := wire.Decode[wire.Get](m.Data)
 	if err != nil {
 		return nil, wire.Refusal{Code: wire.CodeMalformed, Message: err.Error()}
@@ -242,12 +247,12 @@ func (sc *scope) sealed(m read, g given) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		return sc.svc.keys.Seal(ask.XKey, body)
+		return sc.sealEncodedFor(ask.XKey, ask.ServiceKeys, body)
 	}
 	got := g.view.got(sc.name, m.name(), *g.values)
 	if got.Values, err = pick(got.Values, ask.Keys); err != nil {
 		return nil, err
 	}
 	got.Nonce, got.GoodFor, got.ExpiresIn = ask.Nonce, goodFor, expiresIn
-	return sc.svc.keys.SealBody(ask.XKey, got)
+	return sc.sealFor(ask.XKey, ask.ServiceKeys, got)
 }

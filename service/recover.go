@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,43 +21,12 @@ import (
 	"github.com/leasesvc/leasesvc/snapshot"
 )
 
-// Damage is what a recovery finds of one scope.
-type Damage struct {
-	Scope string `json:"scope"`
-	// Epoch and LastSeq are the highest that are known of.
-	Epoch   uint64 `json:"epoch"`
-	LastSeq uint64 `json:"last_seq"`
-	// Found says what is wrong; none: nothing is.
-	Found []string `json:"found"`
-	// Kept are the leases that the log still knows, Lost those that are known of
-	// and that it does not have. Lost ones are not renewed: they end by themselves,
-	// or are revoked in Vault by hand.
-	Kept []FoundLease `json:"kept"`
-	Lost []FoundLease `json:"lost"`
-	// Decided is when an operator decided to go on; zero: nobody has.
-	Decided time.Time `json:"decided,omitzero"`
-	// KeyLost: the log was written under another seal key than the one given.
-	KeyLost bool `json:"key_lost,omitempty"`
-	// BucketBehind: the bucket of epochs must be made anew.
-	BucketBehind bool `json:"bucket_behind,omitempty"`
-}
-
-// FoundLease is a lease that is known of.
-type FoundLease struct {
-	Name  string `json:"name"`
-	Lease uint64 `json:"lease"`
-	// State, LeaseID and Ends are empty where only the sealed values are there.
-	State   string    `json:"state,omitempty"`
-	LeaseID string    `json:"lease_id,omitempty"`
-	Ends    time.Time `json:"ends,omitzero"`
-}
-
 // Recoverer finds out what was lost, and records what an operator decides. It is
 // for the command; it is no instance and leads nothing.
 type Recoverer struct {
 	cfg       *config.Config
 	js        jetstream.JetStream
-	keys      *handover.Keys
+	keys      *handover.Keyring
 	blobs     *handover.Blobs
 	snapshots *snapshot.Store
 }
@@ -64,21 +34,18 @@ type Recoverer struct {
 // NewRecoverer prepares a recovery of what a service file names. The version is
 // the program's, whose snapshots it can read.
 func NewRecoverer(ctx context.Context, cfg *config.Config, nc *nats.Conn, version string) (*Recoverer, error) {
-	seed, err := sealSeed(cfg)
+	keys, err := sealKeys(cfg)
 	if err != nil {
 		return nil, err
 	}
-	r := &Recoverer{cfg: cfg}
-	if r.keys, err = handover.NewKeys(seed); err != nil {
-		return nil, cfg.Refuse("seal_key", "%v", err)
-	}
+	r := &Recoverer{cfg: cfg, keys: keys}
 	if r.js, err = jetstream.New(nc); err != nil {
 		return nil, err
 	}
 	if r.blobs, err = handover.OpenBlobs(ctx, r.js, handover.BlobsBucket, cfg.NATS.Replicas); err != nil {
 		return nil, err
 	}
-	key, err := snapshot.NewKey(r.keys.MACKey(), version)
+	key, err := snapshotKey(r.keys, version)
 	if err == nil {
 		r.snapshots, err = snapshot.Open(ctx, r.js, snapshot.Bucket, cfg.NATS.Replicas, key, slog.New(slog.DiscardHandler))
 	}
@@ -124,19 +91,21 @@ func (r *Recoverer) examine(ctx context.Context, log *journal.Log, scope string)
 	if err != nil && !noBucket {
 		return d, err
 	}
-	sealed, err := r.blobs.List(ctx, scope)
+	sealed, err := storeOf(ctx, r.blobs, scope)
 	if err != nil {
 		return d, err
 	}
-	sealed = leasesOnly(sealed)
 	state := leasecore.NewState(scope)
 	if log == nil {
-		d.noStream(r.cfg.NATS.Stream, view, sealed)
+		d.noStream(r.cfg.NATS.Stream, view, sealed.leases)
 	} else if state, err = r.examineStream(ctx, log, view, sealed, &d); err != nil {
 		return d, err
 	}
 	d.bucket(noBucket, lastRevision, state.Epoch)
-	r.leases(ctx, &d, state, sealed)
+	if err := r.values(ctx, &d, state, sealed); err != nil {
+		return d, err
+	}
+	r.leases(ctx, &d, state, sealed.leases)
 	if log == nil || len(d.Found) == 0 {
 		return d, nil
 	}
@@ -162,16 +131,21 @@ func (d *Damage) noStream(stream string, view epochkv.View, sealed []handover.Bl
 
 // examineStream holds the log to what else is known, and gives the state that it
 // makes, as far as it can be followed.
-func (r *Recoverer) examineStream(ctx context.Context, log *journal.Log, view epochkv.View, sealed []handover.Blob, d *Damage) (*leasecore.State, error) {
+func (r *Recoverer) examineStream(ctx context.Context, log *journal.Log, view epochkv.View, sealed store, d *Damage) (*leasecore.State, error) {
 	last, err := log.LastOpened(ctx, d.Scope)
 	if err != nil && !errors.Is(err, events.ErrEvent) {
 		return nil, err
 	}
-	trusted, err := r.trusted(ctx, log, d.Scope)
+	past, _, err := r.blobs.Past(ctx, r.keys, d.Scope)
 	if err != nil {
 		return nil, err
 	}
-	loss, err := examineLog(ctx, log, view, sealed, r.keys.ID(), trusted)
+	keys := newScopeKeys(r.keys, past)
+	trusted, err := r.trusted(ctx, log, keys, d.Scope)
+	if err != nil {
+		return nil, err
+	}
+	loss, err := examineLog(ctx, log, view, sealed, r.keys, trusted)
 	if err != nil {
 		return nil, err
 	}
@@ -185,15 +159,22 @@ func (r *Recoverer) examineStream(ctx context.Context, log *journal.Log, view ep
 	if err != nil {
 		return nil, err
 	}
-	p := projector.New(d.Scope, r.keys.MACKey())
-	if o := lastData(last); o != nil && o.SealKey != "" && o.SealKey != r.keys.ID() && last.Seq > trusted {
+	if o := lastData(last); o != nil && o.SealKey != "" && !r.keys.Has(o.SealKey) && last.Seq > trusted {
 		d.KeyLost, trusted = true, st.LastSeq
 	}
-	p.Trust(trusted)
-	err = log.Replay(ctx, d.Scope, 1, st.LastSeq, func(m journal.Message) error {
-		_, err := p.Apply(m.Seq, m.Payload)
-		return err
-	})
+	if missing := keys.missing(d.Scope); missing != nil && !d.KeyLost {
+		d.Found, d.KeyLost = append(d.Found, missing.Error()), true
+	}
+	p, err := folded(ctx, log, keys, d.Scope, trusted, st.LastSeq)
+	var unknown *events.UnknownKeyError
+	if errors.As(err, &unknown) {
+		unchecked, uerr := r.unchecked(ctx, log, keys, d.Scope, unknown.Seq, st.LastSeq)
+		if uerr != nil {
+			return nil, uerr
+		}
+		d.Found, trusted = append(d.Found, unchecked.Error()), unchecked.upTo
+		p, err = folded(ctx, log, keys, d.Scope, trusted, st.LastSeq)
+	}
 	var future *events.FutureError
 	switch {
 	case errors.As(err, &future):
@@ -204,6 +185,7 @@ func (r *Recoverer) examineStream(ctx context.Context, log *journal.Log, view ep
 	case err != nil:
 		return nil, err
 	}
+	d.trust = trusted
 	d.Epoch = max(d.Epoch, p.State().Epoch, view.Revision)
 	return p.State(), nil
 }
@@ -216,9 +198,9 @@ func lastData(o *journal.Opened) *events.Opened {
 }
 
 // trusted gives up to where an earlier decision has the log count without its MACs.
-func (r *Recoverer) trusted(ctx context.Context, log *journal.Log, scope string) (uint64, error) {
+func (r *Recoverer) trusted(ctx context.Context, log *journal.Log, keys *scopeKeys, scope string) (uint64, error) {
 	before, err := epochkv.DecisionOf(ctx, r.js, epochkv.DefaultBucket, scope)
-	if err != nil || before == nil || !before.StreamCreated.Equal(log.Created()) || before.Trusted == 0 || before.Proof != proofOf(r.keys, before) {
+	if err != nil || before == nil || !before.StreamCreated.Equal(log.Created()) || before.Trusted == 0 || !keys.proves(before) {
 		return 0, err
 	}
 	return before.Trusted, nil
@@ -235,6 +217,33 @@ func (d *Damage) bucket(missing bool, lastRevision, logEpoch uint64) {
 		d.Found = append(d.Found, fmt.Sprintf("the bucket of epochs is at revision %d, and the log in epoch %d: it was made anew, or an older one was restored", lastRevision, logEpoch))
 	}
 	d.BucketBehind = true
+}
+
+// values names the active leases whose values are not in the store.
+func (r *Recoverer) values(ctx context.Context, d *Damage, s *leasecore.State, sealed store) error {
+	there := map[string]bool{}
+	for _, b := range sealed.leases {
+		there[fmt.Sprint(b.Name, "/", b.Lease)] = true
+	}
+	for _, name := range s.SortedNames() {
+		active := s.Name(name).Active
+		id := fmt.Sprint(name, "/", active)
+		if active == 0 || there[id] {
+			continue
+		}
+		// The log was read after the store, and somebody may be at work.
+		_, err := r.blobs.Get(ctx, d.Scope, name, active)
+		if err != nil && !errors.Is(err, handover.ErrNoBlob) {
+			return err
+		}
+		if err != nil {
+			d.ValuesGone = append(d.ValuesGone, id)
+		}
+	}
+	if n := len(d.ValuesGone); n > 0 {
+		d.Found = append(d.Found, fmt.Sprintf("the values of %d active leases are not in the store: %s", n, strings.Join(told(d.ValuesGone), ", ")))
+	}
+	return nil
 }
 
 // leases names what the log knows, and what it does not: from the snapshots and
@@ -260,9 +269,22 @@ func (r *Recoverer) leases(ctx context.Context, d *Damage, s *leasecore.State, s
 	}
 	for _, b := range sealed {
 		if !known[key(b.Name, b.Lease)] {
-			d.Lost = append(d.Lost, FoundLease{Name: b.Name, Lease: b.Lease})
+			d.Lost = append(d.Lost, r.found(ctx, d.Scope, b))
 		}
 	}
+}
+
+// found says of a lease what its sealed values do.
+func (r *Recoverer) found(ctx context.Context, scope string, b handover.Blob) FoundLease {
+	f := FoundLease{Name: b.Name, Lease: b.Lease}
+	sealed, err := r.blobs.Get(ctx, scope, b.Name, b.Lease)
+	if err != nil {
+		return f
+	}
+	if from, err := r.keys.OriginAtRest(scope, b.Name, b.Lease, sealed); err == nil && from != nil {
+		f.LeaseID, f.Guard = from.LeaseID, from.Guard
+	}
+	return f
 }
 
 func eachLease(s *leasecore.State, see func(FoundLease)) {
@@ -270,7 +292,7 @@ func eachLease(s *leasecore.State, see func(FoundLease)) {
 		n := s.Name(name)
 		for i := range n.Leases {
 			l := &n.Leases[i]
-			f := FoundLease{Name: name, Lease: l.No, State: l.State.String(), LeaseID: l.LeaseID}
+			f := FoundLease{Name: name, Lease: l.No, State: l.State.String(), LeaseID: l.LeaseID, Guard: l.Guard}
 			f.Ends, _ = l.Expires()
 			see(f)
 		}
@@ -318,10 +340,6 @@ func (r *Recoverer) Decide(ctx context.Context, damages []Damage, anew bool) err
 	if err := r.ensureStream(ctx, seq); err != nil {
 		return err
 	}
-	trusted, err := r.trust(ctx, damages)
-	if err != nil {
-		return err
-	}
 	if behind {
 		if err := epochkv.Recreate(ctx, r.js, epochkv.DefaultBucket, r.cfg.NATS.Replicas, epoch); err != nil {
 			return err
@@ -345,16 +363,16 @@ func (r *Recoverer) Decide(ctx context.Context, damages []Damage, anew bool) err
 				return err
 			}
 		}
-		if d.KeyLost {
-			if err := r.blobs.Reprobe(ctx, r.keys, d.Scope); err != nil {
+		if d.KeyLost || len(d.ValuesGone) > 0 {
+			if err := r.giveUpKeys(ctx, d.Scope); err != nil {
 				return err
 			}
 		}
 		decision := epochkv.Recovery{
-			Scope: d.Scope, StreamCreated: log.Created(), Epoch: d.Epoch, Anew: anew || d.KeyLost, Trusted: trusted[d.Scope], Found: d.Found, At: time.Now().UTC(),
+			Scope: d.Scope, StreamCreated: log.Created(), Epoch: d.Epoch, Anew: anew || d.KeyLost || len(d.ValuesGone) > 0, Trusted: d.trust, Found: d.Found, Lost: lostNames(d.Lost), At: time.Now().UTC(),
 		}
 		if decision.Trusted > 0 {
-			decision.Proof = proofOf(r.keys, &decision)
+			decision.Proof = proofOf(r.keys.MACKey(), &decision)
 		}
 		if err := epochkv.Decide(ctx, r.js, epochkv.DefaultBucket, decision); err != nil {
 			return err
@@ -363,29 +381,16 @@ func (r *Recoverer) Decide(ctx context.Context, damages []Damage, anew bool) err
 	return nil
 }
 
-// trust gives up to where each scope's log will count without its MACs: all of it
-// where its key is lost, and what was decided before.
-func (r *Recoverer) trust(ctx context.Context, damages []Damage) (map[string]uint64, error) {
-	log, err := r.openJournal(ctx)
-	if err != nil || log == nil {
-		return nil, err
-	}
-	defer log.Close()
-	st, err := log.Info(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]uint64{}
-	for i := range damages {
-		d := &damages[i]
-		if out[d.Scope], err = r.trusted(ctx, log, d.Scope); err != nil {
-			return nil, err
+// lostNames names leases with their lease ids.
+func lostNames(lost []FoundLease) (out []string) {
+	for _, l := range lost {
+		name := fmt.Sprint(l.Name, "/", l.Lease)
+		if l.LeaseID != "" {
+			name += " " + l.LeaseID
 		}
-		if d.KeyLost {
-			out[d.Scope] = st.LastSeq
-		}
+		out = append(out, name)
 	}
-	return out, nil
+	return out
 }
 
 // ensureStream makes a log anew that is gone or empty, with sequences above those

@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/leasesvc/leasesvc/events/journal"
 	"github.com/leasesvc/leasesvc/handover"
 	"github.com/leasesvc/leasesvc/service"
+	"github.com/leasesvc/leasesvc/snapshot"
 )
 
 const plainDefinition = `  app:
@@ -116,6 +118,11 @@ func TestRecoverADeletedStream(t *testing.T) {
 	}
 	r.decide(false)
 	r.leadsAsRecovered()
+	// What was lost is named in the log.
+	all := r.events(events.TypeOpened)
+	if o := all[len(all)-1].Data.(*events.Opened); len(o.Lost) != 1 || !strings.HasPrefix(o.Lost[0], "app/1 database/creds/app/") || len(o.Found) == 0 {
+		t.Errorf("%+v", o)
+	}
 	// Consumers take nothing at or below the last n they took.
 	if first := r.events(events.TypeOpened); first[len(first)-1].Seq < lastSeq {
 		t.Errorf("the new log begins at sequence %d, the old one ended at %d", first[len(first)-1].Seq, lastSeq)
@@ -290,5 +297,99 @@ func TestAHealthyScopeHasLostNothing(t *testing.T) {
 	all := r.events(events.TypeOpened)
 	if how := all[len(all)-1].Data.(*events.Opened).How; how == events.HowRecovered {
 		t.Error("opened as recovered")
+	}
+}
+
+// TestRecoverADeletedBucketOfSealedValues: nothing in the log is lost, and every
+// lease is issued anew, since nobody can read it any more.
+func TestRecoverADeletedBucketOfSealedValues(t *testing.T) {
+	r := lived(t)
+	old := r.events(events.TypeInstalled)[0].Lease
+	r.deleteStream("KV_" + handover.BlobsBucket)
+	d := r.examine()
+	if len(d.Found) == 0 || len(d.ValuesGone) != 1 || d.ValuesGone[0] != "app/1" || len(d.Kept) != 1 {
+		t.Errorf("%+v", d)
+	}
+	r.refusesToLead("the bucket of sealed values has nothing of the scope")
+	r.decide(false)
+	r.leadsAsRecovered()
+	r.await("a successor, whose values can be read", func() bool { return r.active("app") > old })
+	if _, err := r.reader().Get(context.Background(), "app"); err != nil {
+		t.Error(err)
+	}
+	r.await("the old lease to be revoked", func() bool { return r.count(events.TypeRevoked) > 0 })
+	if d := r.examine(); len(d.Found) != 0 {
+		t.Errorf("it is lost still: %+v", d)
+	}
+}
+
+// TestSomeSealedValuesAreGone: of an older backup of the bucket, say. It leads, and
+// replaces what nobody can read.
+func TestSomeSealedValuesAreGone(t *testing.T) {
+	r := lived(t)
+	old := r.events(events.TypeInstalled)[0].Lease
+	kv, err := r.nats.JS(t).KeyValue(context.Background(), handover.BlobsBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kv.Purge(context.Background(), fmt.Sprintf("prod.app.%d", old)); err != nil {
+		t.Fatal(err)
+	}
+	if d := r.examine(); len(d.ValuesGone) != 1 {
+		t.Errorf("%+v", d)
+	}
+	r.run("state")
+	r.await("a successor", func() bool { return r.active("app") > old })
+	if _, err := r.reader().Get(context.Background(), "app"); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(r.out.String(), "the values of an active lease are gone from the store") {
+		t.Error("it was not said")
+	}
+}
+
+// TestADeletedBucketOfSnapshotsLosesNothing: the log is read from its beginning.
+func TestADeletedBucketOfSnapshotsLosesNothing(t *testing.T) {
+	r := newRig(t, "1h", "2h")
+	r.definitions(1, plainDefinition)
+	r.before = service.SaveOften
+	stop := r.run("state")
+	r.await("a lease", func() bool { return r.active("app") > 0 })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	r.deleteStream("OBJ_" + snapshot.Bucket)
+	if d := r.examine(); len(d.Found) != 0 || len(d.Kept) != 1 {
+		t.Errorf("%+v", d)
+	}
+	from := len(r.out.String())
+	r.run("state")
+	r.await("it to lead", func() bool { return r.active("app") > 0 })
+	if n := r.count(events.TypeAcquired); n != 1 || strings.Contains(r.out.String()[from:], "restored from a snapshot") {
+		t.Errorf("%d leases were acquired", n)
+	}
+}
+
+// TestAStretchThatNobodyCanCheck: the key before the last is gone for good, and with
+// the bucket of sealed values also what was kept of it.
+func TestAStretchThatNobodyCanCheck(t *testing.T) {
+	r, older, newer, stop := held(t, oldFirst)
+	r.stopped(stop)
+	stop = r.under(newFirst, "state")
+	r.removable(older)
+	r.stopped(stop)
+	r.deleteStream("KV_" + handover.BlobsBucket)
+	r.deleteStream("OBJ_" + snapshot.Bucket)
+	r.sealKey = newAlone
+	r.refusesToLead("the bucket of sealed values has nothing of the scope")
+	if d := r.examine(); !strings.Contains(strings.Join(d.Found, " "), "was written under the seal key "+older.ID()) || len(d.Kept) != 1 {
+		t.Errorf("%+v", d)
+	}
+	r.decide(false)
+	r.leadsAsRecovered()
+	r.inForce(newer)
+	r.await("a successor", func() bool { return r.active("app") > 1 })
+	if d := r.examine(); len(d.Found) != 0 {
+		t.Errorf("it is lost still: %+v", d)
 	}
 }

@@ -36,6 +36,7 @@ type rig struct {
 	more, moreVault, moreScopes string
 	heartbeat                   string // empty: 100ms
 	version                     string // of the program; empty: 1.2.3
+	sealKey                     string // empty: {file: seal.key}
 	// documents is what the scope's documents may refer to.
 	documents string
 
@@ -132,14 +133,14 @@ func (r *rig) config(state string) *config.Config {
 	cfg, err := config.Parse(filepath.Join(r.dir, "leasesvc.yaml"), fmt.Appendf(nil, `
 nats: {url: %q}
 state_dir: %s
-seal_key: {file: seal.key}
+seal_key: %s
 vaults:
   main: {address: %q, environment: false, %s, %s}
 scopes:
   prod: {definitions: definitions.yaml, documents: {%s}}
 %sinsecure_consumers: true
 heartbeat: %s
-%s`, r.nats.URL(), state, r.vault.URL(), r.credentials(), orElse(r.moreVault, "guard_role: leasesvc"), r.documents, r.moreScopes, orElse(r.heartbeat, "100ms"), r.more))
+%s`, r.nats.URL(), state, orElse(r.sealKey, "{file: seal.key}"), r.vault.URL(), r.credentials(), orElse(r.moreVault, "guard_role: leasesvc"), r.documents, r.moreScopes, orElse(r.heartbeat, "100ms"), r.more))
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,8 @@ type scope struct {
 	hints    chan struct{} // a claim step should come now
 	follower *follower
 	reads    *reads
+	keys     atomic.Pointer[scopeKeys]
+	pins     pins
 
 	sure   bool        // the follower's last opened is the stream's; of the goroutine that stands by
 	probed atomic.Bool // our seal key opens the scope's values
@@ -56,6 +59,7 @@ func newScope(s *Service, name string) *scope {
 		svc: s, name: name, log: s.log.With("scope", name),
 		hints: make(chan struct{}, 1), reload: make(chan struct{}, 1), follower: newFollower(s, name),
 	}
+	sc.keys.Store(newScopeKeys(s.keys, nil))
 	sc.reads = newReads(sc)
 	return sc
 }
@@ -107,10 +111,7 @@ func (sc *scope) run(ctx, base context.Context) error {
 		sc.svc.metrics.Ended(sc.name, endOf(ctx, err))
 		sc.setTerm(nil)
 		if ctx.Err() != nil {
-			if err != nil {
-				return fmt.Errorf("scope %s: %w", sc.name, err)
-			}
-			return nil
+			return sc.stoppedIn(err)
 		}
 		if err := sc.follower.giveBack(ctx, sc); err != nil {
 			return nil // stopped while standing by: nothing is held
@@ -157,6 +158,22 @@ func endOf(ctx context.Context, err error) string {
 		return metrics.EndStopped
 	default:
 		return metrics.EndFailed
+	}
+}
+
+// stoppedIn says whether a term that ended while the process was being stopped ended
+// in good order: given back, as asked before too, or somebody else's by then (E14).
+func (sc *scope) stoppedIn(err error) error {
+	var fenced *journal.Fenced
+	var deposed *epochkv.Fenced
+	switch {
+	case err == nil, errors.Is(err, errSteppedDown), errors.Is(err, errShutDown):
+		return nil
+	case errors.As(err, &fenced), errors.As(err, &deposed):
+		sc.log.Warn("the scope was somebody else's when it was to be given back", "error", err)
+		return nil
+	default:
+		return fmt.Errorf("scope %s: %w", sc.name, err)
 	}
 }
 
@@ -261,7 +278,10 @@ func (sc *scope) waitForStep(ctx context.Context, wait time.Duration) error {
 }
 
 // opening is the opened event that a claim was begun on.
-type opening struct{ seq, epoch uint64 }
+type opening struct {
+	seq, epoch uint64
+	key        string // the seal key of that epoch
+}
 
 // step makes one claim step (P1): the last opened is read first, and never
 // again in this claim. An instance that can't open the scope's values never
@@ -287,6 +307,11 @@ func (sc *scope) step(ctx context.Context) (opening, epochkv.Claim, error) {
 	if err != nil {
 		return opening{}, epochkv.Claim{}, err
 	}
+	if err := sc.keys.Load().missing(sc.name); err != nil {
+		if err := sc.reloadKeys(ctx, err); err != nil {
+			return opening{}, epochkv.Claim{}, err
+		}
+	}
 	if !sc.probed.Load() {
 		if err := sc.svc.blobs.Probe(ctx, sc.svc.keys, sc.name); err != nil {
 			return opening{}, epochkv.Claim{}, fmt.Errorf("probing the seal key: %w", err)
@@ -311,13 +336,16 @@ func (sc *scope) lastOpened(ctx context.Context) (opening, error) {
 		// Somebody else wrote under the subject: it is the fence all the same,
 		// and it says nothing of an epoch.
 		sc.log.Error("the last opened event is none that counts; claiming above it", "error", err)
-		return opening{seq: opened.Seq, epoch: followed.epoch}, nil
+		return opening{seq: opened.Seq, epoch: followed.epoch, key: followed.key}, nil
 	case err != nil:
 		return opening{}, err
 	case opened == nil:
 		return opening{}, nil
 	}
-	last := opening{seq: opened.Seq, epoch: opened.Event.Epoch}
+	last := opening{seq: opened.Seq, epoch: opened.Event.Epoch, key: followed.key}
+	if d := opened.Data(); sc.svc.keys.Has(d.SealKey) {
+		last.key = d.SealKey
+	}
 	sc.sure = last == followed
 	return last, nil
 }
@@ -335,6 +363,9 @@ func (sc *scope) openEpoch(ctx context.Context, last opening, claim epochkv.Clai
 	if by := sc.follower.aheadBy(); by > 0 {
 		s.noteBehind(sc.log, time.Now().UTC().Add(by))
 	}
+	if err := sc.keepKey(ctx, last.key); err != nil && !(sc.recovered != nil && errors.Is(err, errNoOldKey)) {
+		return nil, err
+	}
 	holder := s.cells.HolderID()
 	ev := events.Event{
 		ID: newID(), Scope: sc.name, Name: events.EpochName, Version: sc.follower.formats().Of(events.TypeOpened), Epoch: claim.Epoch, Time: s.clock.Now(), Actor: events.Service(holder),
@@ -344,11 +375,14 @@ func (sc *scope) openEpoch(ctx context.Context, last opening, claim epochkv.Clai
 		ev.Data.(*events.Opened).Overlap = events.FromDuration(s.cells.QuietWindow())
 	}
 	if sc.recovered != nil {
-		ev.Data.(*events.Opened).How = events.HowRecovered
+		opened := ev.Data.(*events.Opened)
+		opened.How, opened.Found, opened.Lost = events.HowRecovered, told(sc.recovered.Found), told(sc.recovered.Lost)
 		ev.Actor = events.Actor{Name: "operator/recover", Claimed: true}
 	}
 	sign := sc.follower.lastSign(string(claim.How))
-	chain := events.NewChain(s.keys.MACKey())
+	ring := sc.keys.Load().mac
+	ring.Endorse(&ev, last.key)
+	chain := events.NewChainUnder(ring)
 	payload, err := chain.Seal(&ev)
 	if err != nil {
 		return nil, err
@@ -375,6 +409,9 @@ func (sc *scope) openEpoch(ctx context.Context, last opening, claim epochkv.Clai
 	ev.Seq = fence
 	s.metrics.Opened(sc.name, ev.Data.(*events.Opened).How, sc.without(claim.How, sign))
 	sc.tellEvent(&ev)
+	if last.key != "" && last.key != s.keys.ID() {
+		sc.log.Warn("the seal key was changed: from this epoch on another one is in force", "before", last.key, "seal_key", s.keys.ID())
+	}
 	sc.log.Info("leading", "epoch", claim.Epoch, "how", string(claim.How), "fence", fence, "names", p.State().Len())
 	t := newTerm(sc, p, claim.Epoch, fence)
 	t.startAnew = sc.recovered != nil && sc.recovered.Anew
@@ -392,6 +429,16 @@ func (sc *scope) without(how epochkv.How, sign time.Time) time.Duration {
 		return -1
 	}
 	return max(0, sc.svc.clock.Now().Sub(sign))
+}
+
+// maxTold bounds what of a recovery stands in the log.
+const maxTold = 100
+
+func told(all []string) []string {
+	if len(all) <= maxTold {
+		return all
+	}
+	return append(slices.Clone(all[:maxTold-1]), fmt.Sprintf("and %d more", len(all)-maxTold+1))
 }
 
 // heedWait is how long a claim of a released scope waits for the release to be

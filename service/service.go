@@ -19,7 +19,6 @@ import (
 	"github.com/leasesvc/leasesvc/events/journal"
 	"github.com/leasesvc/leasesvc/handover"
 	"github.com/leasesvc/leasesvc/leasecore"
-	"github.com/leasesvc/leasesvc/secret"
 	"github.com/leasesvc/leasesvc/service/config"
 	"github.com/leasesvc/leasesvc/service/metrics"
 	"github.com/leasesvc/leasesvc/snapshot"
@@ -48,7 +47,7 @@ type Service struct {
 	clock *clock
 	// started is when New was called, on the holder's clock.
 	started time.Time
-	keys    *handover.Keys
+	keys    *handover.Keyring
 
 	embedded *server.Server
 	nc       *nats.Conn
@@ -70,8 +69,9 @@ type Service struct {
 	lookers atomic.Int64
 	ahead   chan ahead
 
-	beforeFeed func() // tests: holds the followers up
-	page       *page
+	beforeFeed   func()       // tests: holds the followers up
+	beforeReseal func() error // tests: keeps values from being sealed anew
+	page         *page
 
 	metrics *metrics.Metrics
 	// begun is closed when the connections are there.
@@ -121,12 +121,9 @@ func New(cfg *config.Config, opts Options) (*Service, error) {
 	}
 	s.metrics = metrics.New(figures{s}, metrics.Options{Version: opts.Version, PerLease: cfg.Metrics.PerLease, Logger: s.log})
 	s.started = s.clock.Now()
-	seed, err := sealSeed(cfg)
-	if err != nil {
+	var err error
+	if s.keys, err = sealKeys(cfg); err != nil {
 		return nil, err
-	}
-	if s.keys, err = handover.NewKeys(seed); err != nil {
-		return nil, cfg.Refuse("seal_key", "%v; make one with: leasesvc seal-key new", err)
 	}
 	for name, v := range cfg.Vaults {
 		if s.vaults[name], err = newVaultConn(name, v, s.log, func() { s.vaultBack(name) }); err != nil {
@@ -144,21 +141,6 @@ func New(cfg *config.Config, opts Options) (*Service, error) {
 		s.metrics.Known(name)
 	}
 	return s, nil
-}
-
-func sealSeed(cfg *config.Config) (secret.String, error) {
-	if cfg.SealKey.Env != "" {
-		seed := os.Getenv(cfg.SealKey.Env)
-		if seed == "" {
-			return secret.String{}, cfg.Refuse("seal_key.env", "the environment has no %s", cfg.SealKey.Env)
-		}
-		return secret.New(seed), nil
-	}
-	seed, err := readSecret(cfg.SealKey.File)
-	if err != nil {
-		return secret.String{}, cfg.Refuse("seal_key.file", "%v; make one with: leasesvc seal-key new", err)
-	}
-	return seed, nil
 }
 
 // ServiceKey gives the public key that consumers pin.

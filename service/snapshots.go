@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/handover"
 	"github.com/leasesvc/leasesvc/projector"
 	"github.com/leasesvc/leasesvc/snapshot"
 )
@@ -37,13 +38,20 @@ const (
 // openSnapshots opens the bucket of snapshots. Without it everything works, and
 // reads its log from the beginning.
 func (s *Service) openSnapshots(ctx context.Context) {
-	key, err := snapshot.NewKey(s.keys.MACKey(), s.opts.Version)
+	key, err := snapshotKey(s.keys, s.opts.Version)
 	if err == nil {
 		s.snapshots, err = snapshot.Open(ctx, s.js, snapshot.Bucket, s.cfg.NATS.Replicas, key, s.log)
 	}
 	if err != nil {
 		s.log.Warn("no snapshots: a start reads the whole log", "error", err)
 	}
+}
+
+// snapshotKey has snapshots made under the current key, and believed under each
+// that the instance has.
+func snapshotKey(keys *handover.Keyring, version string) (snapshot.Key, error) {
+	all := newScopeKeys(keys, nil)
+	return snapshot.NewKeyUnder(all.mac, version, all.macKeys()...)
 }
 
 // restoreFollowers has the followers begin where their snapshots end, and gives
@@ -93,7 +101,8 @@ func (sc *scope) noteSaved(seq uint64) {
 // restored gives the projection of a scope's snapshot, or one that begins with
 // the log. One that contradicts the log is a projection that is stopped.
 func (sc *scope) restored(ctx context.Context) (*projector.Projection, skews) {
-	s, fresh := sc.svc, projector.New(sc.name, sc.svc.keys.MACKey())
+	keys := sc.keys.Load()
+	s, fresh := sc.svc, projector.NewUnder(sc.name, keys.mac)
 	fresh.Trust(sc.trusted)
 	sc.mu.Lock()
 	seqs := sc.saved
@@ -108,13 +117,14 @@ func (sc *scope) restored(ctx context.Context) (*projector.Projection, skews) {
 	var lost *snapshot.LostError
 	switch {
 	case errors.As(err, &lost):
-		return projector.Refuse(sc.name, s.keys.MACKey(), err), skews{}
+		return projector.Refuse(sc.name, nil, err), skews{}
 	case err != nil:
 		sc.log.Warn("no snapshot can be read: reading the log from its beginning", "error", err)
 		return fresh, skews{}
 	case p == nil:
 		return fresh, skews{}
 	}
+	p.Rering(keys.mac)
 	sc.log.Info("restored from a snapshot", "seq", p.LastSeq(), "names", p.State().Len(), "took", time.Since(began).String())
 	out := skews{}
 	for _, a := range ahead {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/leasesvc/leasesvc/handover/wire"
 )
 
 // A standby answers a read by what it has folded of the log, once that is seen
@@ -27,7 +25,7 @@ type barrier struct {
 }
 
 // standbyGot answers a get. errNotLeading: it can't be answered here, or not yet.
-func (sc *scope) standbyGot(ctx context.Context, m read) ([]byte, error) {
+func (sc *scope) standbyGot(ctx context.Context, m read) ([][]byte, error) {
 	certain, ok := sc.foldedWhole(ctx, m.at)
 	if !ok {
 		return nil, errNotLeading
@@ -46,13 +44,12 @@ func (sc *scope) standbyGot(ctx context.Context, m read) ([]byte, error) {
 }
 
 // standbyKey answers for the seal key, which all instances of a scope share.
-func (sc *scope) standbyKey() ([]byte, error) {
+func (sc *scope) standbyKey() ([][]byte, error) {
 	epoch := sc.follower.opened().epoch
 	if !sc.probed.Load() || epoch == 0 || sc.follower.stopped() != nil {
 		return nil, errNotLeading
 	}
-	k := sc.svc.keys
-	return wire.Encode(wire.Key{XKey: k.Public(), KeyID: k.ID(), Epoch: epoch})
+	return sc.keyAnswer(epoch)
 }
 
 // foldedWhole gives a moment of which the scope's log was folded whole, as the

@@ -53,6 +53,8 @@ type term struct {
 	startAnew  bool // an operator decided that all is to be issued anew
 	oddities   oddities
 	documents  *documents
+	fence      uint64 // the sequence of the epoch's first opened
+	rekeyed    rekeying
 	log        *slog.Logger
 
 	left     atomic.Pointer[time.Time] // when we began to give the scope back
@@ -82,7 +84,7 @@ type term struct {
 
 func newTerm(sc *scope, p *projector.Projection, epoch, fence uint64) *term {
 	t := &term{
-		scope: sc, epoch: epoch, openedAt: p.State().OpenedAt, projection: p, queue: make(chan *request, queueLength), agenda: newAgenda(),
+		scope: sc, epoch: epoch, fence: fence, openedAt: p.State().OpenedAt, projection: p, queue: make(chan *request, queueLength), agenda: newAgenda(),
 		dirty: map[string]bool{}, changed: map[string]bool{}, handing: map[string]bool{}, log: sc.log.With("epoch", epoch), ended: make(chan struct{}), leaving: make(chan departure, 1),
 	}
 	t.writer = sc.svc.journal.NewWriter(journal.Term{
@@ -196,6 +198,7 @@ func (t *term) lead(ctx, base context.Context) error {
 	}
 	serving.Go(func() { t.applyDefinitionsFile(termCtx, stopServing) })
 	serving.Go(func() { t.sweep(termCtx, stopServing) })
+	serving.Go(func() { t.rekey(termCtx, stopServing) })
 	serving.Go(func() { t.documents.run(termCtx, stopServing) })
 	serving.Go(t.persistEpoch)
 	serving.Go(func() { t.readAllAhead(termCtx, stopServing, names) })

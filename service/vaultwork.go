@@ -2,9 +2,6 @@ package service
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/handover"
 	"github.com/leasesvc/leasesvc/internal/failpoint"
 	"github.com/leasesvc/leasesvc/leasecore"
 	"github.com/leasesvc/leasesvc/vault"
@@ -29,6 +27,7 @@ type job struct {
 	reverted    bool
 	replaces    uint64 // the active lease when it began
 	replaced    string // its guard
+	printed     string // its fingerprint
 	guardShared bool   // another lease of the name hangs on the same guard
 }
 
@@ -196,7 +195,7 @@ func (j *job) seal(ctx context.Context, g vault.Grant, guard *vault.Guard) (*eve
 		Keys: g.Keys, Public: public(j.definition, g.Data),
 		Suspect: g.Suspect, Warnings: g.Warnings,
 	}
-	a.Fingerprint, a.RereadIn = j.svc.fingerprint(g.Lasting()), rereadIn(j.definition, g)
+	a.Fingerprint, a.RereadIn = j.keys.Load().fingerprintLike(g.Lasting(), j.printed), rereadIn(j.definition, g)
 	if guard != nil && g.LeaseID != "" {
 		a.Guard, a.GuardTTL = guard.Accessor, exact(guard.TTL)
 		a.Warnings = withGuards(a.Warnings, guard.Warnings)
@@ -204,7 +203,7 @@ func (j *job) seal(ctx context.Context, g vault.Grant, guard *vault.Guard) (*eve
 	if len(g.Data) > maxValues {
 		return nil, fmt.Errorf("the values have %d bytes, and %d can be kept and handed out: keep what is that big elsewhere, and the key to it here", len(g.Data), maxValues)
 	}
-	sealed, err := j.svc.keys.SealAtRest(j.name, j.effect.Name, j.lease.No, g.Data)
+	sealed, err := j.svc.keys.SealWithOrigin(j.name, j.effect.Name, j.lease.No, g.Data, &handover.Origin{Vault: j.lease.Vault, LeaseID: g.LeaseID, Guard: a.Guard})
 	if err != nil {
 		return nil, err
 	}
@@ -236,13 +235,6 @@ func exact(d vault.Duration) events.Seconds { return events.MustSeconds(d.String
 // wall puts a time that was read from the machine's clock on the holder's.
 func (s *Service) wall(t time.Time) time.Time {
 	return s.clock.Now().Add(-time.Since(t))
-}
-
-// fingerprint tells same from changed values without giving them away.
-func (s *Service) fingerprint(data []byte) string {
-	h := hmac.New(sha256.New, s.keys.FingerprintKey())
-	h.Write(data)
-	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:12])
 }
 
 // public gives the values that may stand in an event.

@@ -146,7 +146,7 @@ func (w *work) plan(e leasecore.Effect) func(context.Context) (request, bool) {
 	}
 	job.reverted, job.replaces = name.Reverted, name.Active
 	if a := name.Lease(name.Active); a != nil {
-		job.replaced = a.Guard
+		job.replaced, job.printed = a.Guard, a.Fingerprint
 	}
 	for i := range name.Leases {
 		if o := &name.Leases[i]; o.No != job.lease.No && o.Guard != "" && o.Guard == job.lease.Guard {

@@ -34,9 +34,11 @@ type Position struct {
 	// not count by then. Applied is the last that counted: it must stand in the
 	// log, and ends in the MAC Last.
 	LastSeq, Applied, Skipped uint64
-	// Last, Segment and AtOpened are the chain's ([events.Chain.Resume]).
+	// Last, Segment and AtOpened are the chain's ([events.Chain.Resume]), SealKey
+	// the id of the seal key in force.
 	Last, Segment string
 	AtOpened      bool
+	SealKey       string
 }
 
 // Ahead says that the clock that stamped a lease ran ahead of the server's; it
@@ -62,7 +64,10 @@ var (
 
 // Key makes and checks the MACs of snapshots.
 type Key struct {
-	key, chain []byte
+	// keys has the one that makes, and then those that are believed beside it.
+	keys [][]byte
+	// chain begins the chain of what is restored.
+	chain events.Chain
 	// begin is what the snapshots of this release begin with.
 	begin []byte
 }
@@ -70,15 +75,31 @@ type Key struct {
 // NewKey gives the key that belongs to the one of the log's chain of MACs, for
 // the snapshots of a release.
 func NewKey(chain []byte, release string) (Key, error) {
-	key, err := hkdf.Key(sha256.New, chain, nil, "leasesvc snapshot mac v1", sha256.Size)
-	if err != nil {
-		return Key{}, fmt.Errorf("deriving the key of snapshots: %w", err)
+	return newKey(events.NewChain(chain), release, chain)
+}
+
+// NewKeyUnder is NewKey where the log's epochs may be under any key of a ring:
+// snapshots are made under the first of these MAC keys, and believed under all of
+// them.
+func NewKeyUnder(ring *events.Keyring, release string, macKeys ...[]byte) (Key, error) {
+	return newKey(events.NewChainUnder(ring), release, macKeys...)
+}
+
+func newKey(chain events.Chain, release string, macKeys ...[]byte) (Key, error) {
+	k := Key{chain: chain}
+	for _, macKey := range macKeys {
+		key, err := hkdf.Key(sha256.New, macKey, nil, "leasesvc snapshot mac v1", sha256.Size)
+		if err != nil {
+			return Key{}, fmt.Errorf("deriving the key of snapshots: %w", err)
+		}
+		k.keys = append(k.keys, key)
 	}
 	h := sha256.New()
 	for _, part := range [][]byte{ofContent.fingerprint[:], ofName.fingerprint[:], []byte(release), []byte(events.Release().String())} {
 		_, _ = h.Write(part) // never gives an error
 	}
-	return Key{key: key, chain: slices.Clone(chain), begin: append([]byte(magic), h.Sum(nil)[:releaseSize]...)}, nil
+	k.begin = append([]byte(magic), h.Sum(nil)[:releaseSize]...)
+	return k, nil
 }
 
 // release tells the snapshots of this release from those of others by name.
@@ -115,6 +136,7 @@ func Take(p *projector.Projection, created time.Time, ahead []Ahead) Taken {
 		state: state.Freeze(), ahead: ahead,
 	}
 	t.at.Last, t.at.Segment, t.at.AtOpened = chain.State()
+	t.at.SealKey = chain.SealKey()
 	return t
 }
 
@@ -132,11 +154,11 @@ func (k Key) Encode(t Taken) []byte {
 	for _, n := range t.state.Names {
 		ofName.root.write(names, reflect.ValueOf(n).Elem())
 	}
-	return append(names.b, k.mac(names.b)...)
+	return append(names.b, macOf(k.keys[0], names.b)...)
 }
 
-func (k Key) mac(b []byte) []byte {
-	h := hmac.New(sha256.New, k.key)
+func macOf(key, b []byte) []byte {
+	h := hmac.New(sha256.New, key)
 	_, _ = h.Write(b) // never gives an error
 	return h.Sum(nil)
 }
@@ -146,7 +168,7 @@ func (k Key) mac(b []byte) []byte {
 // was found to hold.
 func (k Key) Decode(b []byte) (*projector.Projection, Position, []Ahead, error) {
 	body, mac := b[:max(0, len(b)-sha256.Size)], b[max(0, len(b)-sha256.Size):]
-	if !hmac.Equal(k.mac(body), mac) {
+	if !slices.ContainsFunc(k.keys, func(key []byte) bool { return hmac.Equal(macOf(key, body), mac) }) {
 		return nil, Position{}, nil, ErrForged
 	}
 	body, ok := bytes.CutPrefix(body, k.begin)
@@ -188,7 +210,8 @@ func (k Key) decode(body []byte) (*projector.Projection, *content, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	chain := events.NewChain(k.chain)
+	chain := k.chain
 	chain.Resume(c.Position.Last, c.Position.Segment, c.Position.AtOpened)
+	chain.Under(c.Position.SealKey)
 	return projector.Resume(state, chain, c.Position.LastSeq, c.Position.Skipped), &c, nil
 }

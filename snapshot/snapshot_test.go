@@ -172,7 +172,7 @@ func TestWhatIsNotASnapshotOfOursIsRefused(t *testing.T) {
 		}
 	}
 	body := good[:len(good)-32]
-	resealed := func(b []byte) []byte { return append(bytes.Clone(b), k.mac(b)...) }
+	resealed := func(b []byte) []byte { return append(bytes.Clone(b), macOf(k.keys[0], b)...) }
 	if _, _, _, err := k.Decode(resealed(append([]byte("leasesvc snapshot 2\n"), body[20:]...))); !errors.Is(err, ErrLayout) {
 		t.Errorf("another version: %v", err)
 	}
@@ -193,7 +193,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, content []byte) {
 		b := append(bytes.Clone(k.begin), content...)
-		p, _, _, err := k.Decode(append(b, k.mac(b)...))
+		p, _, _, err := k.Decode(append(b, macOf(k.keys[0], b)...))
 		if err == nil {
 			if _, _, _, err := k.Decode(k.Encode(Take(p, day, nil))); err != nil {
 				t.Fatalf("decoded, and does not come back: %v", err)

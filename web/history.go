@@ -53,6 +53,14 @@ func (h *History) Trust(scope string, upTo uint64) {
 	}
 }
 
+// Rering has the events of a scope count under any key of a ring. It is called
+// before the history is read.
+func (h *History) Rering(scope string, ring *events.Keyring) {
+	if s := h.scope(scope); s != nil {
+		s.projection.Rering(ring)
+	}
+}
+
 // history is that of one scope.
 type history struct {
 	scope      string

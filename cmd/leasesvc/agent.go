@@ -60,7 +60,7 @@ func agentClient(ctx context.Context, cfg *config.Agent) (*consumer.Client, erro
 	}
 	o := consumer.Options{
 		URL: url, NATS: opts, Scope: cfg.Scope, Consumer: cfg.Consumer, Instance: cfg.Instance,
-		ServiceKey: cfg.ServiceKey, Insecure: cfg.Insecure, Logger: newLogger(cfg.Log, os.Stderr),
+		ServiceKey: cfg.ServiceKey, ServiceKeys: cfg.ServiceKeys, Insecure: cfg.Insecure, Logger: newLogger(cfg.Log, os.Stderr),
 	}
 	if o.Instance == "" {
 		o.Instance = instanceName()

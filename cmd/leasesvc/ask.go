@@ -46,6 +46,13 @@ func statusTable(p *page, st api.Status, now time.Time) {
 		p.row(red, "", fmt.Sprintf("%d events in the stream do not count: somebody else wrote there; see: leasesvc verify-log", st.Skipped))
 	}
 	p.row(plain, "service key", st.ServiceKey)
+	for _, k := range st.OtherKeys {
+		c := yellow
+		if k.Removable {
+			c = green
+		}
+		p.row(c, "seal key "+k.ID, k.Says)
+	}
 	for _, v := range st.Vaults {
 		state, c := "logged in", plain
 		if !v.LoggedIn {
@@ -199,16 +206,16 @@ func (o output) done(d api.Done, err error) error {
 type getCmd struct {
 	connection
 	output
-	Name       string `arg:"" help:"The name."`
-	Key        string `arg:"" optional:"" help:"Only this value, as it is."`
-	Reveal     bool   `help:"Show values on a terminal, too."`
-	ServiceKey string `env:"LEASESVC_SERVICE_KEY" help:"The service's public key (see: leasesvc status). Without it the key that answers is trusted."`
+	Name       string   `arg:"" help:"The name."`
+	Key        string   `arg:"" optional:"" help:"Only this value, as it is."`
+	Reveal     bool     `help:"Show values on a terminal, too."`
+	ServiceKey []string `env:"LEASESVC_SERVICE_KEY" help:"The service's public key (see: leasesvc status); several while it is being replaced. Without it the key that answers is trusted."`
 }
 
 func (c getCmd) Run(ctx context.Context) error {
 	return c.ask(ctx, func(ctx context.Context, nc *nats.Conn, client *api.Client) error {
 		reader, err := consumer.Connect(ctx, consumer.Options{
-			Conn: nc, Scope: c.Scope, Consumer: "cli", ServiceKey: c.ServiceKey, Insecure: true,
+			Conn: nc, Scope: c.Scope, Consumer: "cli", ServiceKeys: c.ServiceKey, Insecure: true,
 		})
 		if err != nil {
 			return err

@@ -87,10 +87,10 @@ func printJSON(v any) error { return output{Output: "json"}.encode(os.Stdout, v)
 
 type documentGetCmd struct {
 	connection
-	Name       string `arg:"" help:"The document."`
-	Path       string `arg:"" optional:"" help:"Only what is at this place."`
-	Reveal     bool   `help:"Show values on a terminal, too."`
-	ServiceKey string `env:"LEASESVC_SERVICE_KEY" help:"The service's public key (see: leasesvc status). Without it the key that answers is trusted."`
+	Name       string   `arg:"" help:"The document."`
+	Path       string   `arg:"" optional:"" help:"Only what is at this place."`
+	Reveal     bool     `help:"Show values on a terminal, too."`
+	ServiceKey []string `env:"LEASESVC_SERVICE_KEY" help:"The service's public key (see: leasesvc status); several while it is being replaced. Without it the key that answers is trusted."`
 }
 
 func (c documentGetCmd) Run(ctx context.Context) error {
@@ -98,7 +98,7 @@ func (c documentGetCmd) Run(ctx context.Context) error {
 		return errors.New("not shown on a terminal; use --reveal, or a pipe, or: leasesvc document show")
 	}
 	return c.ask(ctx, func(ctx context.Context, nc *nats.Conn, _ *api.Client) error {
-		reader, err := consumer.Connect(ctx, consumer.Options{Conn: nc, Scope: c.Scope, Consumer: "cli", ServiceKey: c.ServiceKey, Insecure: true})
+		reader, err := consumer.Connect(ctx, consumer.Options{Conn: nc, Scope: c.Scope, Consumer: "cli", ServiceKeys: c.ServiceKey, Insecure: true})
 		if err != nil {
 			return err
 		}

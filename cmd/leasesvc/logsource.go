@@ -170,14 +170,14 @@ func (s *logSource) fold(ctx context.Context, l *openLog, see func(*events.Event
 	if err != nil {
 		return nil, err
 	}
-	var key []byte
-	for _, k := range keys {
-		key = k // of several, the last one given: the one in force
+	p := projector.New(s.Scope, nil)
+	if len(keys) > 0 {
+		ring := events.NewKeyring()
+		for id, key := range keys {
+			ring.Add(id, key)
+		}
+		p = projector.NewUnder(s.Scope, ring)
 	}
-	if len(keys) > 1 {
-		key = nil // one fold has one key; verify-log checks them all
-	}
-	p := projector.New(s.Scope, key)
 	err = l.read(ctx, s.Scope, 1, func(m journal.Message) error {
 		if e, err := events.Decode(m.Payload, m.Seq); err == nil && (!signed(m.Payload) || !see(&e)) {
 			if !signed(m.Payload) {

@@ -22,7 +22,7 @@ type runCmd struct {
 	Document   []string      `placeholder:"NAME" help:"Put a settings document into the environment."`
 	Lease      []string      `placeholder:"NAME" help:"Put a lease's values into the environment."`
 	Prefix     string        `help:"Begin the names of the variables so."`
-	ServiceKey string        `env:"LEASESVC_SERVICE_KEY" help:"The service's public key (see: leasesvc status). Without it the key that answers is trusted."`
+	ServiceKey []string      `env:"LEASESVC_SERVICE_KEY" help:"The service's public key (see: leasesvc status); several while it is being replaced. Without it the key that answers is trusted."`
 	Wait       time.Duration `default:"60s" help:"How long to wait for what is not there yet."`
 	Command    []string      `arg:"" help:"The command and its arguments, after --."`
 }
@@ -90,7 +90,7 @@ func (c runCmd) variables(ctx context.Context) ([]string, error) {
 	if err := c.findScopeOf(ctx, nc); err != nil {
 		return nil, err
 	}
-	reader, err := consumer.Connect(ctx, consumer.Options{Conn: nc, Scope: c.Scope, Consumer: "cli", ServiceKey: c.ServiceKey, Insecure: true})
+	reader, err := consumer.Connect(ctx, consumer.Options{Conn: nc, Scope: c.Scope, Consumer: "cli", ServiceKeys: c.ServiceKey, Insecure: true})
 	if err != nil {
 		return nil, err
 	}

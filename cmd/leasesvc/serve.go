@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/leasesvc/leasesvc/handover"
+	"github.com/leasesvc/leasesvc/secret"
 	"github.com/leasesvc/leasesvc/service"
 	"github.com/leasesvc/leasesvc/service/config"
 )
@@ -64,7 +65,27 @@ func newLogger(cfg config.Log, w io.Writer) *slog.Logger {
 }
 
 type sealKeyCmd struct {
-	New sealKeyNewCmd `cmd:"" help:"Print a fresh seal key. Keep it like the credentials it seals; all instances of a scope share it."`
+	New  sealKeyNewCmd  `cmd:"" help:"Print a fresh seal key. Keep it like the credentials it seals; all instances of a scope share it."`
+	Show sealKeyShowCmd `cmd:"" help:"Print the id and the public half of seal keys, as status and the log name them; nothing secret."`
+}
+
+type sealKeyShowCmd struct {
+	Files []string `arg:"" name:"file" help:"The files of seal keys."`
+}
+
+func (c sealKeyShowCmd) Run() error {
+	for _, file := range c.Files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("reading the seal key: %w", err)
+		}
+		keys, err := handover.NewKeys(secret.New(trimmed(b)))
+		if err != nil {
+			return fmt.Errorf("reading the seal key %s: %w", file, err)
+		}
+		fmt.Printf("%s  %s  %s\n", keys.ID(), keys.Public(), file)
+	}
+	return nil
 }
 
 type sealKeyNewCmd struct {

@@ -122,7 +122,10 @@ func (w *Writer) read(ctx context.Context, to uint64) ([]events.Event, error) {
 			break
 		}
 		e, err := chain.Admit(m.Data, m.Sequence)
+		var unknown *events.UnknownKeyError
 		switch {
+		case errors.As(err, &unknown): // by who has another seal key
+			return nil, fencedBy(w.term.Scope, &Opened{Seq: m.Sequence, Event: e})
 		case err == nil && to == 0 && e.Type() == events.TypeOpened:
 			return nil, fencedBy(w.term.Scope, &Opened{Seq: m.Sequence, Event: e})
 		case err == nil:

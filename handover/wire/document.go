@@ -24,6 +24,8 @@ type GetDocument struct {
 	// Partial takes a document in which some places have no value yet, too.
 	Partial bool   `json:"partial,omitempty"`
 	Nonce   string `json:"nonce"`
+	// ServiceKeys are as in [Get].
+	ServiceKeys []string `json:"service_keys,omitempty"`
 }
 
 // Type implements [Body].
@@ -33,7 +35,7 @@ func (g GetDocument) check() error {
 	if !IsPublicXKey(g.XKey) {
 		return malformed("xkey is no public curve key")
 	}
-	return checkNonce(g.Nonce)
+	return errors.Join(checkNonce(g.Nonce), checkPinned(g.ServiceKeys))
 }
 
 // Document answers a [GetDocument], sealed.

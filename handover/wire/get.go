@@ -15,6 +15,9 @@ type Get struct {
 	// refused as [CodeUnknownKey].
 	Keys  []string `json:"keys,omitempty"`
 	Nonce string   `json:"nonce"`
+	// ServiceKeys are the service's public keys that the caller takes an answer
+	// under; none: it does not say.
+	ServiceKeys []string `json:"service_keys,omitempty"`
 }
 
 // Type implements [Body].
@@ -32,7 +35,22 @@ func (g Get) check() error {
 			return err
 		}
 	}
-	return checkNonce(g.Nonce)
+	return errors.Join(checkNonce(g.Nonce), checkPinned(g.ServiceKeys))
+}
+
+// MaxPinned bounds how many of the service's keys a consumer may pin.
+const MaxPinned = 8
+
+func checkPinned(keys []string) error {
+	if len(keys) > MaxPinned {
+		return malformed("more than 8 service keys")
+	}
+	for _, k := range keys {
+		if !IsPublicXKey(k) {
+			return malformed("a service key is no public curve key")
+		}
+	}
+	return nil
 }
 
 // Got answers a [Get], sealed.

@@ -33,6 +33,9 @@ type Registration struct {
 	Time time.Time `json:"time"`
 	// Nonce is random and comes back in the answer.
 	Nonce string `json:"nonce"`
+	// ServiceKeys are the service's public keys that the consumer takes what it is
+	// told under; none: it does not say.
+	ServiceKeys []string `json:"service_keys,omitempty"`
 }
 
 // Type implements [Body].
@@ -59,7 +62,7 @@ func (r Registration) check() error {
 	if r.Time.IsZero() {
 		return malformed("time is missing")
 	}
-	return errors.Join(checkText("subject", r.Subject, 256), checkNonce(r.Nonce))
+	return errors.Join(checkText("subject", r.Subject, 256), checkNonce(r.Nonce), checkPinned(r.ServiceKeys))
 }
 
 // Answer is what a registration gets once it is in the log (P9): the holder's

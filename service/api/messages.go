@@ -65,7 +65,11 @@ type Status struct {
 	Revision uint64    `json:"revision"`
 	// ServiceKey is the public key that consumers pin.
 	ServiceKey string `json:"service_key"`
-	Insecure   bool   `json:"insecure_consumers,omitempty"`
+	// SealKey is the id of the seal key in force, OtherKeys are those that the
+	// holder has beside it.
+	SealKey   string    `json:"seal_key,omitempty"`
+	OtherKeys []SealKey `json:"other_seal_keys,omitempty"`
+	Insecure  bool      `json:"insecure_consumers,omitempty"`
 	// Skipped counts events in the stream that do not count.
 	Skipped uint64 `json:"skipped_events,omitempty"`
 	// Upgrade is there while an upgrade is going on, or an instance was left behind
@@ -102,6 +106,22 @@ func (i Instance) String() string {
 		version = "unknown"
 	}
 	return i.Host + " (" + i.Holder + ", release " + version + ")"
+}
+
+// SealKey is what a holder says of a seal key beside the one in force: the next
+// one, or one that was replaced.
+type SealKey struct {
+	ID string `json:"id"`
+	// ServiceKey is its public half.
+	ServiceKey string `json:"service_key"`
+	// Removable: nothing needs it any more, as far as the holder can see. Says
+	// tells what does, or what to do now.
+	Removable bool   `json:"removable"`
+	Says      string `json:"says"`
+	// Consumers are registered and pin no other key, as consumer/instance.
+	Consumers []string `json:"consumers,omitempty"`
+	// Closed are values, as name/number, that no key of the holder opens.
+	Closed []string `json:"closed,omitempty"`
 }
 
 // Vault is what a holder says of a Vault connection.

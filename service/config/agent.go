@@ -20,8 +20,10 @@ type Agent struct {
 	// SeedFile has the consumer's seed, ServiceKey is pinned. Both may be empty
 	// where Insecure.
 	SeedFile, ServiceKey string
-	Insecure             bool
-	Log                  Log
+	// ServiceKeys are further keys that are pinned.
+	ServiceKeys []string
+	Insecure    bool
+	Log         Log
 	// Refresh is how often documents are asked for and files looked at.
 	Refresh events.Seconds
 	// Targets by name, at least one.

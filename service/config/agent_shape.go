@@ -23,6 +23,7 @@ func (a *Agent) shape() shape {
 		{name: "instance", shape: name(&a.Instance), def: "the host's name"},
 		{name: "seed_file", shape: path{&a.SeedFile}},
 		{name: "service_key", shape: text{to: &a.ServiceKey, what: "public curve nkey", check: checkServiceKey, allowed: "a public curve nkey (56 characters, X first), as leasesvc status shows it"}},
+		{name: "service_keys", shape: a.furtherServiceKeys(), def: "[]"},
 		{name: "insecure", shape: boolean{&a.Insecure}, def: "false"},
 		{name: "log", shape: object{fields: []field{
 			{name: "format", shape: choice[string]{&a.Log.Format, []string{"text", "json"}}, def: "text"},
@@ -71,6 +72,20 @@ func (n *NATS) clientShape() shape {
 		f.exclusive(d, false, "credentials_file", "nkey_seed_file", "token_file", "user")
 		if f.has("user") != f.has("password_file") {
 			f.fail(d, []string{"user", "password_file"}, "user and password_file come together")
+		}
+	}}
+}
+
+// maxServiceKeys bounds the further service keys; beside service_key, as many as a
+// consumer may pin.
+const maxServiceKeys = 7
+
+func (a *Agent) furtherServiceKeys() shape {
+	return sequence{max: maxServiceKeys, elem: func() shape {
+		return text{to: new(string), what: "public curve nkey", check: checkServiceKey, allowed: "a public curve nkey (56 characters, X first), as leasesvc status shows it"}
+	}, check: func(_ *decoder, n *node, _ place) {
+		for _, item := range n.items {
+			a.ServiceKeys = append(a.ServiceKeys, item.text)
 		}
 	}}
 }

@@ -87,8 +87,12 @@ type TLS struct {
 	CAPEM, CAPath string
 }
 
-// SealKey says where the key is that seals values at rest; one of the two.
-type SealKey struct{ File, Env string }
+// SealKey says where the key is that seals values at rest: File or Env. Previous
+// are further keys, which open and do not seal: the one before, or the next one.
+type SealKey struct {
+	File, Env string
+	Previous  []SealKey
+}
 
 // Scope is what a scope needs to be led.
 type Scope struct {

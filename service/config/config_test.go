@@ -228,3 +228,28 @@ func TestRefusePointsIntoTheFile(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestFurtherSealKeys(t *testing.T) {
+	with := func(sealKey string) (*config.Config, error) {
+		return config.Parse("/etc/leasesvc/leasesvc.yaml", []byte(strings.Replace(minimal, "{env: LEASESVC_SEAL_KEY}", sealKey, 1)))
+	}
+	c, err := with("{file: new.key, previous: [{file: old.key}, {env: OLDER}]}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := c.SealKey.Previous; len(p) != 2 || p[0].File != "/etc/leasesvc/old.key" || p[1].Env != "OLDER" || c.SealKey.File != "/etc/leasesvc/new.key" {
+		t.Errorf("%+v", c.SealKey)
+	}
+	for sealKey, want := range map[string]string{
+		"{previous: [{file: old.key}]}":                                                "seal_key: ",
+		"{file: new.key, previous: [{file: a, env: B}]}":                               "seal_key.previous[0]",
+		"{file: new.key, previous: [{}]}":                                              "seal_key.previous[0]",
+		"{file: new.key, previous: {file: old.key}}":                                   "seal_key.previous: a mapping where a list is expected",
+		"{file: new.key, previous: [{file: old.key, previous: []}]}":                   "unknown key \"previous\"",
+		"{file: n, previous: [{file: a}, {file: b}, {file: c}, {file: d}, {file: e}]}": "at most 4 are allowed",
+	} {
+		if _, err := with(sealKey); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", sealKey, err)
+		}
+	}
+}

@@ -164,11 +164,27 @@ func (h *HTTP) local() bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
+// maxPrevious bounds the further seal keys.
+const maxPrevious = 4
+
 func (k *SealKey) shape() shape {
-	return object{fields: []field{
+	previous := sequence{max: maxPrevious, elem: func() shape {
+		further := &SealKey{}
+		return object{fields: further.source(), check: func(d *decoder, f *found) {
+			f.exclusive(d, true, "file", "env")
+			k.Previous = append(k.Previous, *further)
+		}}
+	}}
+	return object{fields: append(k.source(), field{name: "previous", shape: previous, def: "[]"}),
+		check: func(d *decoder, f *found) { f.exclusive(d, true, "file", "env") }}
+}
+
+// source is where one key is.
+func (k *SealKey) source() []field {
+	return []field{
 		{name: "file", shape: path{&k.File}},
 		{name: "env", shape: variable(&k.Env)},
-	}, check: func(d *decoder, f *found) { f.exclusive(d, true, "file", "env") }}
+	}
 }
 
 func (c *Config) scope(name string) shape {
