@@ -92,10 +92,27 @@ func (g *Get) scan(data []byte) bool {
 		return false
 	}
 	nonce, rest, ok := cutText(rest)
-	if !ok || string(rest) != "}" {
+	if !ok {
 		return false
 	}
-	*g = Get{XKey: string(xkey), Nonce: string(nonce)}
+	var pinned []string
+	if list, there := bytes.CutPrefix(rest, []byte(`,"service_keys":["`)); there {
+		for more := true; more; {
+			var key []byte
+			if key, list, ok = cutText(list); !ok {
+				return false
+			}
+			pinned = append(pinned, string(key))
+			list, more = bytes.CutPrefix(list, []byte(`,"`))
+		}
+		if rest, ok = bytes.CutPrefix(list, []byte("]")); !ok {
+			return false
+		}
+	}
+	if string(rest) != "}" {
+		return false
+	}
+	*g = Get{XKey: string(xkey), Nonce: string(nonce), ServiceKeys: pinned}
 	return true
 }
 

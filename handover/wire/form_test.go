@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nkeys"
 	"pgregory.net/rapid"
 )
 
@@ -83,6 +84,8 @@ func FuzzGetReadsItselfAsJSON(f *testing.F) {
 	for _, seed := range []string{
 		`{"v":1,"type":"get","xkey":"X","nonce":"n"}`, `{"v":1,"type":"get","xkey":"X","nonce":"n","nonce":"m"}`, `{"v":1,"type":"get","xkey":"X","nonce":"n"} `,
 		`{"v":1,"type":"get","xkey":"X","nonce":"\u0041"}`, `{"v":1,"type":"get","xkey":"","nonce":""}`, `{"v":2,"type":"get","xkey":"X","nonce":"n"}`,
+		`{"v":1,"type":"get","xkey":"X","nonce":"n","service_keys":["X","Y"]}`, `{"v":1,"type":"get","xkey":"X","nonce":"n","service_keys":[]}`,
+		`{"v":1,"type":"get","xkey":"X","nonce":"n","service_keys":["X",]}`, `{"v":1,"type":"get","xkey":"X","nonce":"n","service_keys":["X"}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -97,10 +100,26 @@ func FuzzGetReadsItselfAsJSON(f *testing.F) {
 	})
 }
 
+// TestGetReadsItself: as our client writes it, with a pinned key, two, or none.
 func TestGetReadsItself(t *testing.T) {
 	t.Parallel()
-	whole := `{"v":1,"type":"get","xkey":"` + strings.Repeat("X", 56) + `","nonce":"0123456789"}`
-	if g := new(Get); !g.scan([]byte(whole)) || g.Nonce != "0123456789" {
-		t.Errorf("%q does not read itself: %+v", whole, g)
+	pair, err := nkeys.CreateCurveKeys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := pair.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pinned := range [][]string{nil, {key}, {key, key}} {
+		want := Get{XKey: key, Nonce: NewNonce(), ServiceKeys: pinned}
+		written, err := Encode(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got Get
+		if !got.scan(written) || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s reads itself as %+v", written, got)
+		}
 	}
 }

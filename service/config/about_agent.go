@@ -43,4 +43,5 @@ var aboutAgent = aboutFile{
 	"log.format":                     {"json", "A line for people, or for machines."},
 	"log.level":                      {"warn", "The least that is logged."},
 	"targets.NAME.hook.method":       {"PUT", "How it is asked."},
+	"service_keys":                   {"[XAV6...]", "Further keys that are pinned, at most 7: while the seal key is being replaced, the new one."},
 }

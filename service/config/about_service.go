@@ -97,4 +97,7 @@ var aboutService = aboutFile{
 	"project":                                  {"shop", "The owner that a scope's claim must name (E15); empty: claims are not read."},
 	"metrics":                                  {"{per_lease: 50000}", "What Prometheus is shown on the HTTP address ([metrics.md](metrics.md))."},
 	"metrics.per_lease":                        {"50000", "How many names a scope may have and still get series of each name; above it, and with 0, it has sums alone."},
+	"seal_key.previous":                        {"[{file: old.key}]", "Further keys, at most 4: they open, and seal nothing. The next key, before it is put first; the one before, after that ([the steps](operations.md#replacing-the-seal-key))."},
+	"seal_key.previous[].file":                 {"/etc/leasesvc/old.key", "As `seal_key.file`; exactly one of the two."},
+	"seal_key.previous[].env":                  {"LEASESVC_OLD_SEAL_KEY", "As `seal_key.env`."},
 }
