@@ -307,7 +307,11 @@ handover committed @a
 
 	const why = "the disk of secret-host-7 is full"
 	two.answer(errors.New(why))
+	two.hang(true) // until the other has said yes, which it is not asked any more after a no
+	before := tr.count(events.TypePrepared)
 	tr.rotate()
+	tr.await("a yes", func() bool { return tr.count(events.TypePrepared) == before+1 })
+	two.hang(false)
 	back := tr.root(base+2, tracing.RolledBack)
 	tr.is(back, `
 handover rolled-back (refused) @a
