@@ -12,7 +12,10 @@ import (
 	"github.com/leasesvc/leasesvc/agent/file"
 	"github.com/leasesvc/leasesvc/agent/hook"
 	"github.com/leasesvc/leasesvc/agent/render"
+	"github.com/leasesvc/leasesvc/tracing"
 )
+
+const tracerName = "github.com/leasesvc/leasesvc/agent"
 
 // apply shows what is to be shown now: the candidates of hand-overs in flight, and
 // else what is committed. [errNotYet]: something is missing for it. Called with the
@@ -53,7 +56,10 @@ func (t *target) run(ctx context.Context, content any) error {
 		return nil
 	}
 	t.setTold(nil)
-	if err := t.app.Become(ctx, variables); err != nil {
+	ctx, restart := tracing.Start(ctx, tracerName, "restart", tracing.TargetKey.String(t.name))
+	err = t.app.Become(ctx, variables)
+	restart.End(err)
+	if err != nil {
 		return err
 	}
 	t.setTold([]byte{})
@@ -63,7 +69,9 @@ func (t *target) run(ctx context.Context, content any) error {
 // write writes the file, and tells the application if it has not been told of that
 // very content.
 func (t *target) write(ctx context.Context, content, before any, event string) error {
+	_, rendering := tracing.Start(ctx, tracerName, "render", tracing.TargetKey.String(t.name))
 	out, err := t.renderer.Render(content)
+	rendering.End(err)
 	if err != nil {
 		return err
 	}
@@ -89,7 +97,9 @@ func (t *target) write(ctx context.Context, content, before any, event string) e
 			t.log.Warn("no marker beside the file: a crash before the application is told would not be noticed", "error", err)
 		}
 	}
+	_, writing := tracing.Start(ctx, tracerName, "write", tracing.TargetKey.String(t.name))
 	wrote, err := t.file.Write(out)
+	writing.End(err)
 	if err != nil {
 		if !owed {
 			t.clear()
@@ -119,7 +129,10 @@ func (t *target) tellOf(ctx context.Context, event string, hidden render.Hidden)
 		return nil
 	}
 	t.setTold(nil)
-	if err := t.hook.Run(ctx, hook.Occasion{Target: t.name, File: t.file.Path, Event: event, Hidden: hidden}); err != nil {
+	ctx, telling := tracing.Start(ctx, tracerName, "hook", tracing.TargetKey.String(t.name))
+	err := t.hook.Run(ctx, hook.Occasion{Target: t.name, File: t.file.Path, Event: event, Hidden: hidden, Traceparent: tracing.Traceparent(ctx)})
+	telling.End(err)
+	if err != nil {
 		return err
 	}
 	t.clear()

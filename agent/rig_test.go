@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/goleak"
 
 	"github.com/leasesvc/leasesvc/agent"
@@ -35,7 +36,8 @@ type rig struct {
 	nats  *natstest.Server
 	vault *devvault.Server
 	key   string
-	out   *text // what service and agents log
+	spans trace.TracerProvider // of the agent; nil: none
+	out   *text                // what service and agents log
 
 	mu  sync.Mutex
 	log []events.Event
@@ -196,7 +198,7 @@ func (r *rig) put(name string, expected uint64, content string) {
 func (r *rig) client(instance string) *consumer.Client {
 	r.t.Helper()
 	c, err := consumer.Connect(context.Background(), consumer.Options{
-		URL: r.nats.URL(), Scope: "prod", Consumer: "app", Instance: instance, ServiceKey: r.key, Insecure: true,
+		URL: r.nats.URL(), Scope: "prod", Consumer: "app", Instance: instance, ServiceKey: r.key, Insecure: true, TracerProvider: r.spans,
 		Logger: slog.New(slog.NewTextHandler(r.out, nil)),
 	})
 	if err != nil {

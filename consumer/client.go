@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/leasesvc/leasesvc/handover/wire"
 	"github.com/leasesvc/leasesvc/secret"
@@ -49,6 +50,11 @@ type Options struct {
 
 	// Logger gets what happens, never a value; nil: nothing is logged.
 	Logger *slog.Logger
+	// TracerProvider gets a span for each call of the handler, below the
+	// service's span of the hand-over; the call's context carries it. Nil:
+	// nothing is traced, also where OpenTelemetry's global provider is set;
+	// give otel.GetTracerProvider() to use that one. See docs/tracing.md.
+	TracerProvider trace.TracerProvider
 
 	// RegisterEvery is how often a registered incarnation registers again, in
 	// case it was taken for gone. 1 min by default.
@@ -100,6 +106,8 @@ type Client struct {
 	xkey   string
 	trust  trust
 	latest latest
+	// tracer is nil where nothing is traced.
+	tracer trace.Tracer
 
 	life   context.Context
 	cancel context.CancelFunc
@@ -118,6 +126,9 @@ func Connect(_ context.Context, opts Options) (*Client, error) {
 	c := &Client{opts: opts, log: opts.Logger, serving: map[string]string{}}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
+	}
+	if opts.TracerProvider != nil {
+		c.tracer = opts.TracerProvider.Tracer(tracerName)
 	}
 	c.opts.RegisterEvery = orElse(opts.RegisterEvery, time.Minute)
 	c.opts.VerdictGrace = orElse(opts.VerdictGrace, 5*time.Second)

@@ -17,6 +17,9 @@
 // an error or silence is none (L14). Calls of one handler never overlap. What
 // does not come sealed from the pinned service key is ignored.
 //
+// With a tracer provider each call of a handler is a span (docs/tracing.md); what
+// the header of a trace says decides nothing.
+//
 // It does not cache credentials, keep them on disk, or make a handler stop
 // that ignores its context.
 //

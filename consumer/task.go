@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/leasesvc/leasesvc/handover/wire"
+	"github.com/leasesvc/leasesvc/tracing"
 )
 
 // maxWaiting bounds how many repetitions of a message are answered when its
@@ -26,6 +28,10 @@ type task struct {
 	said    wire.Verdict
 	reason  string
 	waiting []asked
+	// traceparent is the header that the message came with, span our own below
+	// it; both only where the client traces.
+	traceparent string
+	span        trace.Span
 }
 
 // asked is one message that waits for its answer.
@@ -95,7 +101,7 @@ func (s *serving) receive(ctx context.Context, raw *nats.Msg) {
 	ask := asked{subject: raw.Reply, kind: m.Kind, epoch: m.Epoch}
 	if m.Epoch < s.epoch || m.N < s.taken.n {
 		s.log.Info("stale message", "message", m, "epoch_seen", s.epoch, "n_taken", s.taken.n)
-		s.reply(ask, m.N, wire.Stale, "")
+		s.reply(ask, m.N, wire.Stale, "", "")
 		return
 	}
 	s.epoch = m.Epoch
@@ -105,6 +111,9 @@ func (s *serving) receive(ctx context.Context, raw *nats.Msg) {
 		return
 	}
 	t.waiting = []asked{ask}
+	if s.c.tracer != nil {
+		t.traceparent = raw.Header.Get(wire.TraceHeader)
+	}
 	switch {
 	case m.N > s.taken.n, t.amends(&s.taken):
 		s.take(ctx, t)
@@ -120,7 +129,7 @@ func (s *serving) receive(ctx context.Context, raw *nats.Msg) {
 func (s *serving) repeat(ctx context.Context, t task) {
 	if s.taken.said != "" {
 		for _, a := range t.waiting {
-			s.reply(a, t.n, s.taken.said, s.taken.reason)
+			s.reply(a, t.n, s.taken.said, s.taken.reason, "")
 		}
 		return
 	}
@@ -164,6 +173,7 @@ func (s *serving) start(ctx context.Context, t task) {
 	if t.kind == wire.KindPrepare {
 		call, stop = context.WithDeadline(ctx, t.deadline)
 	}
+	call = s.startSpan(call, &t)
 	s.running, s.stop = &t, stop
 	go func() { s.ended <- outcome{s.call(call, t.kind, t.cred)} }()
 }
@@ -198,6 +208,7 @@ func (s *serving) finish(ctx context.Context, o outcome, ending bool) {
 	s.stop()
 	if t.n != s.taken.n { // something newer was taken meanwhile
 		s.replyAll(t, wire.Stale, "")
+		t.endSpan(tracing.Superseded)
 	} else {
 		s.conclude(t, o.err)
 	}
@@ -223,6 +234,7 @@ func (s *serving) conclude(t *task, err error) {
 	}
 	s.log.Info("answered", "kind", string(t.kind), "n", t.n, "verdict", string(verdict), "reason", reason)
 	s.replyAll(t, verdict, reason)
+	t.endSpan(outcomes[verdict])
 	switch {
 	case t.kind == wire.KindPrepare:
 		s.taken.said, s.taken.reason = verdict, reason
@@ -235,13 +247,14 @@ func (s *serving) conclude(t *task, err error) {
 }
 
 func (s *serving) replyAll(t *task, v wire.Verdict, reason string) {
+	traceparent := t.spanHeader()
 	for _, a := range t.waiting {
-		s.reply(a, t.n, v, reason)
+		s.reply(a, t.n, v, reason, traceparent)
 	}
 	t.waiting = nil
 }
 
-func (s *serving) reply(a asked, n uint64, v wire.Verdict, reason string) {
+func (s *serving) reply(a asked, n uint64, v wire.Verdict, reason, traceparent string) {
 	if a.subject == "" {
 		return
 	}
@@ -251,6 +264,9 @@ func (s *serving) reply(a asked, n uint64, v wire.Verdict, reason string) {
 	if err == nil {
 		m := nats.NewMsg(a.subject)
 		m.Data = data
+		if traceparent != "" {
+			m.Header.Set(wire.TraceHeader, traceparent)
+		}
 		if err = s.c.sign(m, r.Type(), s.name); err == nil {
 			err = s.c.nc.PublishMsg(m)
 		}

@@ -45,6 +45,8 @@ type Prepare struct {
 	ExpiresIn time.Duration
 	Public    string
 	Values    wire.Values
+	// Traceparent, if set, is sent along ([wire.TraceHeader]).
+	Traceparent string
 }
 
 // Follow asks to move to what is committed: after `installed`, or, with Revert,
@@ -61,6 +63,8 @@ type Follow struct {
 	ExpiresIn time.Duration
 	Public    string
 	Values    wire.Values
+	// Traceparent, if set, is sent along ([wire.TraceHeader]).
+	Traceparent string
 }
 
 // Answer is what an incarnation said, known to come from it and to be about
@@ -79,6 +83,9 @@ type Answer struct {
 	Took time.Duration
 	// Sent counts how often the message was sent.
 	Sent int
+	// Traceparent is the header of the answer; it is not signed, so anybody may
+	// have written it. Empty: there was none.
+	Traceparent string
 }
 
 // Yes tells whether it is an explicit yes (L14).
@@ -191,7 +198,7 @@ func (c *Courier) Forget(incarnation string) { c.absent.present(incarnation) }
 func (c *Courier) Prepare(ctx context.Context, to To, p Prepare) (Answer, error) {
 	return c.deliver(ctx, to, wire.Message{
 		Kind: wire.KindPrepare, Epoch: p.Epoch, N: p.N, Lease: p.Lease, Public: p.Public, Values: p.Values,
-	}, p.TimeLeft, p.ExpiresIn)
+	}, p.Traceparent, p.TimeLeft, p.ExpiresIn)
 }
 
 // Follow tells until it is confirmed, found stale, or ctx ends (P14): a "no"
@@ -203,22 +210,23 @@ func (c *Courier) Follow(ctx context.Context, to To, f Follow) (Answer, error) {
 	}
 	return c.deliver(ctx, to, wire.Message{
 		Kind: kind, Epoch: f.Epoch, N: f.N, Lease: f.Lease, Public: f.Public, Values: f.Values,
-	}, f.TimeLeft, f.ExpiresIn)
+	}, f.Traceparent, f.TimeLeft, f.ExpiresIn)
 }
 
 // delivery is one message under way, however often it is sent.
 type delivery struct {
 	to                  To
 	message             wire.Message
+	traceparent         string
 	timeLeft, expiresIn time.Duration
 	begun               time.Time
 	sent, ignored       int
 	lastNo              string
 }
 
-func (c *Courier) deliver(ctx context.Context, to To, m wire.Message, timeLeft, expiresIn time.Duration) (Answer, error) {
+func (c *Courier) deliver(ctx context.Context, to To, m wire.Message, traceparent string, timeLeft, expiresIn time.Duration) (Answer, error) {
 	m.Scope, m.Name, m.Incarnation = to.Scope, to.Name, to.Incarnation
-	d := &delivery{to: to, message: m, timeLeft: timeLeft, expiresIn: expiresIn, begun: time.Now()}
+	d := &delivery{to: to, message: m, traceparent: traceparent, timeLeft: timeLeft, expiresIn: expiresIn, begun: time.Now()}
 
 	// One inbox for all attempts: an answer to an earlier one counts, and a
 	// forged one does not use the place of the true one up.
@@ -261,7 +269,7 @@ func (c *Courier) send(d *delivery, inbox string) error {
 		return fmt.Errorf("%s to incarnation %s: %w", m.Kind, d.to.Incarnation, err)
 	}
 	for _, data := range sealed {
-		if err = c.nc.PublishRequest(d.to.Subject, inbox, data); err != nil {
+		if err = c.publish(d, inbox, data); err != nil {
 			break
 		}
 	}
@@ -273,6 +281,16 @@ func (c *Courier) send(d *delivery, inbox string) error {
 		return fmt.Errorf("%s to incarnation %s: %w", m.Kind, d.to.Incarnation, err)
 	}
 	return nil
+}
+
+// publish sends a message, with the header of its trace if it has one.
+func (c *Courier) publish(d *delivery, inbox string, sealed []byte) error {
+	if d.traceparent == "" || !c.nc.HeadersSupported() {
+		return c.nc.PublishRequest(d.to.Subject, inbox, sealed)
+	}
+	return c.nc.PublishMsg(&nats.Msg{
+		Subject: d.to.Subject, Reply: inbox, Data: sealed, Header: nats.Header{wire.TraceHeader: {d.traceparent}},
+	})
 }
 
 // listen waits for an answer that counts until it is time to send again.
@@ -346,7 +364,7 @@ func (c *Courier) judge(d *delivery, msg *nats.Msg) (Answer, bool) {
 		return Answer{Verdict: wire.No, Vague: true, LastN: r.LastN,
 			Reason: fmt.Sprintf("a vague answer to %s: %q", m.Kind, r.Verdict)}, true
 	}
-	return Answer{Verdict: r.Verdict, Reason: r.Reason, LastN: r.LastN}, true
+	return Answer{Verdict: r.Verdict, Reason: r.Reason, LastN: r.LastN, Traceparent: msg.Header.Get(wire.TraceHeader)}, true
 }
 
 // spread varies a pause by a fifth, so that many do not fall together.

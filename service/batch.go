@@ -183,6 +183,7 @@ func (t *term) decideOne(draft *leasecore.Draft, at leasecore.At, c leasecore.Co
 func (t *term) append(ctx context.Context, evs []events.Event) (landed bool, err error) {
 	for len(evs) > 0 {
 		part := evs[:min(len(evs), journal.MaxBatch)]
+		t.spans.appends()
 		result, err := t.writer.Append(ctx, part)
 		for errors.Is(err, journal.ErrTooLarge) && len(part) > 1 {
 			part = part[:len(part)/2]
@@ -208,9 +209,11 @@ func (t *term) append(ctx context.Context, evs []events.Event) (landed bool, err
 func (t *term) apply(e *events.Event) error {
 	sharing := t.projection.State().Sharing(e.Name, e.Lease)
 	outcome, took := handoverEnds(t.projection.State(), e)
+	was := t.spans.before(e)
 	if err := t.projection.Adopt(e); err != nil {
 		return err
 	}
+	t.spans.after(e, was)
 	switch e.Type() {
 	case events.TypeInstalled:
 		t.projection.State().Installed(e.Name, t.svc.clock.Now())
@@ -336,7 +339,9 @@ func (t *term) bring(state *leasecore.State, name string, now time.Time, panicke
 	t.documents.touched(name)
 	n := state.Name(name)
 	t.noteHandover(name, n != nil && n.Handover != nil)
-	t.work.sync(name, state.Owed(name, now))
+	owed := state.Owed(name, now)
+	t.work.sync(name, owed)
+	t.spans.settled(name, owed)
 	// From when the batch was gathered: what became due since is due at once.
 	at, ok := state.Wake(name, t.looked)
 	if later := now.Add(afterPanic); panicked && (!ok || at.After(later)) {

@@ -104,11 +104,13 @@ func (j *job) prepare(ctx context.Context) (request, bool) {
 	defer cancel()
 	answer, err := j.svc.courier.Prepare(asking, j.to(), handover.Prepare{
 		Epoch: j.epoch, N: j.effect.N, Lease: j.lease.No, TimeLeft: left, ExpiresIn: j.expiresIn(),
-		Public: publicOf(j.definition, j.lease.Public), Values: values,
+		Public: publicOf(j.definition, j.lease.Public), Values: values, Traceparent: j.span.header(),
 	})
 	if err != nil {
+		j.span.unanswered(asking, err)
 		return j.again(ctx)
 	}
+	j.span.answered(answer)
 	reason := answer.Reason
 	if reason != "" { // who wrote it may not have redacted it
 		reason = wire.Reason(errors.New(reason), values, publicOf(j.definition, j.lease.Public))
@@ -123,6 +125,7 @@ func (j *job) prepare(ctx context.Context) (request, bool) {
 func (j *job) tell(ctx context.Context) (request, bool) {
 	f := handover.Follow{
 		Revert: j.reverted || j.effect.Lease == 0, Epoch: j.epoch, N: j.effect.N, Lease: j.effect.Lease, TimeLeft: j.tellBudget(),
+		Traceparent: j.span.header(),
 	}
 	if j.effect.Lease != 0 {
 		values, err := j.svc.values(ctx, j.name, j.effect.Name, j.effect.Lease)
@@ -133,6 +136,11 @@ func (j *job) tell(ctx context.Context) (request, bool) {
 		f.Values, f.Public, f.ExpiresIn = values, publicOf(j.definition, j.lease.Public), j.expiresIn()
 	}
 	answer, err := j.svc.courier.Follow(ctx, j.to(), f)
+	if err != nil {
+		j.span.unanswered(ctx, err)
+	} else {
+		j.span.answered(answer)
+	}
 	if err != nil || !answer.Confirmed() {
 		return j.again(ctx)
 	}

@@ -18,7 +18,8 @@
 // by without claiming ([BehindError], upgrade.go).
 //
 // Guarantees and what fails how: docs/architecture.md. No secret is in any log
-// line, error or event of this package.
+// line, error, event or span of this package. Where nothing is traced a hand-over's
+// spans cost nothing (tracing.go).
 //
 // Tested end to end in itest, on real servers, and here against an embedded
 // NATS server and devvault.

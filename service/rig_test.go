@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/leasesvc/leasesvc/consumer"
 	"github.com/leasesvc/leasesvc/devvault"
 	"github.com/leasesvc/leasesvc/events"
@@ -42,6 +44,9 @@ type rig struct {
 
 	// before, if set, is called with an instance before it runs.
 	before func(*service.Service)
+
+	// spans, if set, gives an instance's tracer provider.
+	spans func(state string) trace.TracerProvider
 
 	// Where the token comes from, if it is not the root token itself: a file, or
 	// a login.
@@ -176,9 +181,14 @@ func (r *rig) run(state string) (stop func() error) {
 // start is run that gives the instance too.
 func (r *rig) start(state string) (svc *service.Service, stop func() error) {
 	r.t.Helper()
+	var spans trace.TracerProvider
+	if r.spans != nil {
+		spans = r.spans(state)
+	}
 	svc, err := service.New(r.config(state), service.Options{
-		Version: orElse(r.version, "1.2.3"),
-		Logger:  slog.New(slog.NewTextHandler(io.MultiWriter(r.out, testWriter{r.t}), nil)),
+		Version:        orElse(r.version, "1.2.3"),
+		TracerProvider: spans,
+		Logger:         slog.New(slog.NewTextHandler(io.MultiWriter(r.out, testWriter{r.t}), nil)),
 		OnEvent: func(e events.Event) {
 			r.mu.Lock()
 			defer r.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/leasesvc/leasesvc/epochkv"
@@ -34,6 +35,10 @@ type Options struct {
 	// OnEvent, if set, is called with every event of the scopes this instance
 	// leads, after it was applied. It must not block.
 	OnEvent func(events.Event)
+	// TracerProvider, if set, gets the spans of hand-overs (docs/tracing.md). One
+	// that makes its ids by [tracing.IDs] and samples by the trace's id alone lets
+	// instances that take over from each other make one trace.
+	TracerProvider trace.TracerProvider
 	// OnHTTP, if set, has the HTTP address served and is called with its URL when
 	// it is.
 	OnHTTP func(url string)

@@ -48,6 +48,7 @@ type term struct {
 	work       *work
 	saver      *saver
 	views      views
+	spans      *handovers  // nil: nothing is traced
 	lingering  atomic.Bool // the scope was given back; who asks over NATS is still answered
 	anew       anew
 	startAnew  bool // an operator decided that all is to be issued anew
@@ -93,6 +94,7 @@ func newTerm(sc *scope, p *projector.Projection, epoch, fence uint64) *term {
 	})
 	t.documents = newDocuments(t)
 	t.saver = newSaver(t)
+	t.spans = newHandovers(t)
 	t.lastSeq.Store(fence)
 	t.names.Store(int64(p.State().Len()))
 	t.strangers = sc.follower.strangers.Load()

@@ -12,6 +12,7 @@ import (
 	"github.com/leasesvc/leasesvc/handover"
 	"github.com/leasesvc/leasesvc/internal/failpoint"
 	"github.com/leasesvc/leasesvc/leasecore"
+	"github.com/leasesvc/leasesvc/tracing"
 	"github.com/leasesvc/leasesvc/vault"
 )
 
@@ -29,6 +30,7 @@ type job struct {
 	replaced    string // its guard
 	printed     string // its fingerprint
 	guardShared bool   // another lease of the name hangs on the same guard
+	span        *effectSpan
 }
 
 // guardMargin is how much longer than its lease a guard is asked to live.
@@ -88,9 +90,11 @@ func (j *job) acquire(ctx context.Context) (request, bool) {
 	}
 	var guard *vault.Guard
 	if v.guarded() {
-		g, err := v.client.CreateGuard(ctx, vault.GuardOptions{
+		making, step := tracing.Start(ctx, tracerName, "guard")
+		g, err := v.client.CreateGuard(making, vault.GuardOptions{
 			TTL: v.cfg.GuardTTL.Duration(), Meta: map[string]string{"leasesvc": j.name + "/" + j.effect.Name},
 		})
+		step.End(err)
 		if err != nil {
 			if errors.Is(err, vault.ErrGuardForbidden) || errors.Is(err, vault.ErrGuardUnfit) {
 				v.doubtGuards() // the next attempt may be without, or after a login
@@ -102,7 +106,9 @@ func (j *job) acquire(ctx context.Context) (request, bool) {
 	}
 	failpoint.Hit(failpoint.GuardMade)
 	token := v.client.Token()
-	grant, err := v.client.Read(ctx, j.lease.Path, guard, readOptions(j.definition, j.lease.Path))
+	reading, step := tracing.Start(ctx, tracerName, "read")
+	grant, err := v.client.Read(reading, j.lease.Path, guard, readOptions(j.definition, j.lease.Path))
+	step.End(err)
 	failpoint.Hit(failpoint.CredentialRead)
 	if err != nil {
 		done.Err = failed(err)
@@ -113,7 +119,9 @@ func (j *job) acquire(ctx context.Context) (request, bool) {
 		}
 		return request{command: done}, ctx.Err() == nil
 	}
-	done.Grant, err = j.seal(ctx, grant, guard)
+	sealing, step := tracing.Start(ctx, tracerName, "seal")
+	done.Grant, err = j.seal(sealing, grant, guard)
+	step.End(err)
 	if err != nil {
 		done.Err, done.LeaseID = failed(err), grant.LeaseID
 		done.Err.Kind = kindStore

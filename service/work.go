@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasesvc/leasesvc/leasecore"
+	"github.com/leasesvc/leasesvc/tracing"
 	"github.com/leasesvc/leasesvc/vault"
 )
 
@@ -81,16 +82,19 @@ func (w *work) redeliver(r request) {
 // start runs one effect. What it is about is copied from the state here, on the
 // scope's goroutine.
 func (w *work) start(ctx context.Context, cancel context.CancelFunc, e leasecore.Effect) {
-	run := w.plan(e)
-	ctx = w.urgency(ctx, e)
+	ctx, span := w.term.spans.effect(w.urgency(ctx, e), e)
+	run := w.plan(e, span)
 	w.term.working[e.Kind].Add(1)
 	w.wg.Go(func() {
 		defer cancel()
 		defer w.term.working[e.Kind].Add(-1)
 		if err := w.fresh(ctx, e); err != nil {
+			span.end(tracing.Ended)
 			return // the term is over, or the effect is owed no more
 		}
-		if r, ok := run(ctx); ok {
+		r, ok := run(ctx)
+		span.done(r, ok)
+		if ok {
 			r.effect = &e
 			w.term.deliver(w.ctx, r)
 		}
@@ -132,9 +136,9 @@ func (w *work) fresh(ctx context.Context, e leasecore.Effect) error {
 
 // plan gives the function that does an effect; false: there is no outcome to
 // tell, the term is over.
-func (w *work) plan(e leasecore.Effect) func(context.Context) (request, bool) {
+func (w *work) plan(e leasecore.Effect, span *effectSpan) func(context.Context) (request, bool) {
 	name := w.term.projection.State().Name(e.Name)
-	job := job{term: w.term, effect: e, definition: name.Definition, epoch: w.term.epoch}
+	job := job{term: w.term, effect: e, definition: name.Definition, epoch: w.term.epoch, span: span}
 	if l := name.Lease(e.Lease); l != nil {
 		job.lease = *l
 	}

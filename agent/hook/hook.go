@@ -40,6 +40,8 @@ type Occasion struct {
 	Target, File string
 	// Event is prepare, commit, revert or update.
 	Event string
+	// Traceparent, if set, is sent with a request (W3C Trace Context).
+	Traceparent string
 	// Hidden must not show in any output.
 	Hidden render.Hidden
 }
@@ -77,17 +79,20 @@ func (h *Hook) run(ctx context.Context, o Occasion) error {
 	case len(h.Command) > 0:
 		return h.command(ctx, o, h.Command)
 	case h.URL != "":
-		return h.request(ctx)
+		return h.request(ctx, o)
 	default:
 		return h.signal()
 	}
 }
 
 // request asks a URL. Of the answer only the status counts.
-func (h *Hook) request(ctx context.Context) error {
+func (h *Hook) request(ctx context.Context, o Occasion) error {
 	r, err := http.NewRequestWithContext(ctx, h.Method, h.URL, nil)
 	if err != nil {
 		return errors.New("the URL can't be asked")
+	}
+	if o.Traceparent != "" {
+		r.Header.Set("traceparent", o.Traceparent)
 	}
 	client := http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true},

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/leasesvc/leasesvc/agent"
 	"github.com/leasesvc/leasesvc/consumer"
 	"github.com/leasesvc/leasesvc/secret"
@@ -33,7 +35,12 @@ func (c agentCmd) Run(ctx context.Context) error {
 		fmt.Printf("%s is right\n", c.Config)
 		return nil
 	}
-	client, err := agentClient(ctx, cfg)
+	exporter, err := traced{called: "leasesvc-agent", follows: true, log: newLogger(cfg.Log, os.Stderr), refuse: cfg.Refuse}.start(ctx, cfg.Tracing)
+	if err != nil {
+		return err
+	}
+	defer flush(ctx, mostFlush, exporter)()
+	client, err := agentClient(ctx, cfg, exporter.TracerProvider())
 	if err != nil {
 		return err
 	}
@@ -53,14 +60,14 @@ func (c agentCmd) Run(ctx context.Context) error {
 }
 
 // agentClient makes the consumer that an agent's file describes.
-func agentClient(ctx context.Context, cfg *config.Agent) (*consumer.Client, error) {
+func agentClient(ctx context.Context, cfg *config.Agent, spans trace.TracerProvider) (*consumer.Client, error) {
 	url, opts, err := service.ClientOptions(&config.Config{NATS: cfg.NATS})
 	if err != nil {
 		return nil, cfg.Refuse("nats", "%v", err)
 	}
 	o := consumer.Options{
 		URL: url, NATS: opts, Scope: cfg.Scope, Consumer: cfg.Consumer, Instance: cfg.Instance,
-		ServiceKey: cfg.ServiceKey, ServiceKeys: cfg.ServiceKeys, Insecure: cfg.Insecure, Logger: newLogger(cfg.Log, os.Stderr),
+		ServiceKey: cfg.ServiceKey, ServiceKeys: cfg.ServiceKeys, Insecure: cfg.Insecure, Logger: newLogger(cfg.Log, os.Stderr), TracerProvider: spans,
 	}
 	if o.Instance == "" {
 		o.Instance = instanceName()

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/leasesvc/leasesvc/consumer"
@@ -66,6 +67,7 @@ type demo struct {
 	memory  *devvault.Directory
 	cfg     *config.Config
 	nats    string
+	spans   trace.TracerProvider // nil: nothing is traced
 }
 
 // lines writes whole lines from several goroutines.
@@ -299,9 +301,18 @@ func (h withoutEvents) WithGroup(name string) slog.Handler {
 
 // run runs the service and the demo application.
 func (d *demo) run(ctx context.Context) error {
+	logger := slog.New(withoutEvents{slog.NewTextHandler(d.out, &slog.HandlerOptions{Level: slog.LevelWarn})})
+	exporter, err := traced{called: "leasesvc-dev", log: logger, refuse: d.cfg.Refuse}.start(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer flush(ctx, d.cfg.ShutdownTimeout.Duration(), exporter)()
+	if exporter != nil {
+		d.out.say("traces are sent to %s", exporter.Endpoint())
+	}
+	d.spans = exporter.TracerProvider()
 	svc, err := service.New(d.cfg, service.Options{
-		Version: programVersion(),
-		Logger:  slog.New(withoutEvents{slog.NewTextHandler(d.out, &slog.HandlerOptions{Level: slog.LevelWarn})}),
+		Version: programVersion(), Logger: logger, TracerProvider: d.spans,
 		OnEvent: func(e events.Event) { d.out.say("%s", eventLine(&e)) },
 		OnHTTP:  func(url string) { d.out.say("the page to look at: %s", url) },
 	})
@@ -334,6 +345,7 @@ func (d *demo) run(ctx context.Context) error {
 func (d *demo) application(ctx context.Context, serviceKey string) error {
 	client, err := consumer.Connect(ctx, consumer.Options{
 		URL: d.nats, NATS: natsRetry(), Scope: devScope, Consumer: "orders-app", Instance: "demo", ServiceKey: serviceKey, Insecure: true,
+		TracerProvider: d.spans,
 	})
 	if err != nil {
 		return err

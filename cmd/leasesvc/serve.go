@@ -27,8 +27,13 @@ func (c serveCmd) Run(ctx context.Context) error {
 	}
 	cfg.ExitOnFence = cfg.ExitOnFence || c.ExitOnFence
 	logger := newLogger(cfg.Log, os.Stderr)
+	exporter, err := traced{called: "leasesvc", log: logger, refuse: cfg.Refuse}.start(ctx, cfg.Tracing)
+	if err != nil {
+		return err
+	}
+	defer flush(ctx, cfg.ShutdownTimeout.Duration(), exporter)()
 	svc, err := service.New(cfg, service.Options{
-		Version: programVersion(), Logger: logger,
+		Version: programVersion(), Logger: logger, TracerProvider: exporter.TracerProvider(),
 		OnHTTP: func(url string) { logger.Info("the page is served", "url", url) },
 	})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 
 func TestArrows(t *testing.T) {
 	arrows.Check(t, arrows.Allow{
-		Internal: []string{"consumer", "consumer/sessions", "handover/wire", "secret"},
+		Internal: []string{"consumer", "consumer/sessions", "handover/wire", "secret", "tracing"},
 		External: []string{"github.com/jackc/pgx/v5"},
 		Why:      "an adapter knows its driver and the consumer library, nothing of the service",
 	})

@@ -8,7 +8,7 @@ import (
 
 func TestArrows(t *testing.T) {
 	arrows.Check(t, arrows.Allow{
-		Internal: []string{"consumer", "handover/wire", "secret"},
+		Internal: []string{"consumer", "handover/wire", "secret", "tracing"},
 		Why:      "what adapters share knows no driver, and nothing of the service",
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/leasesvc/leasesvc/consumer"
+	"github.com/leasesvc/leasesvc/tracing"
 )
 
 // What work on a [Set] can meet, beside the driver's own errors.
@@ -192,22 +193,43 @@ func (s *Set[S]) move(ctx context.Context, cred consumer.Credential) error {
 		return nil
 	}
 	if k != nil {
-		if err := s.driver.Prove(ctx, k.sessions); err != nil {
+		if err := s.prove(ctx, k); err != nil {
 			s.log.Warn("the sessions that were kept do not log in, opening others", "credential", cred, "refused", s.driver.Refused(err))
 			k = nil
 		}
 	}
 	if k == nil {
-		opened, err := s.driver.Open(ctx, cred, func(err error) { s.refused(cred.Lease, err) })
+		opened, err := s.open(ctx, cred)
 		if err != nil {
 			return err
 		}
 		k = newKept(cred, opened, s.driver.Close)
 	}
+	_, step := tracing.Start(ctx, tracerName, "switch")
 	if !s.swap(k) {
+		step.End(ErrClosed)
 		return ErrClosed
 	}
+	step.End(nil)
 	return nil
+}
+
+const tracerName = "github.com/leasesvc/leasesvc/consumer/sessions"
+
+// open opens and proves sessions.
+func (s *Set[S]) open(ctx context.Context, cred consumer.Credential) (S, error) {
+	ctx, step := tracing.Start(ctx, tracerName, "prove")
+	opened, err := s.driver.Open(ctx, cred, func(err error) { s.refused(cred.Lease, err) })
+	step.End(err)
+	return opened, err
+}
+
+// prove proves sessions that were kept.
+func (s *Set[S]) prove(ctx context.Context, k *kept[S]) error {
+	ctx, step := tracing.Start(ctx, tracerName, "prove")
+	err := s.driver.Prove(ctx, k.sessions)
+	step.End(err)
+	return err
 }
 
 // find gives the sessions of a lease that are current or kept open.
@@ -265,7 +287,9 @@ func (s *Set[S]) drop(k *kept[S]) {
 
 // drainOthers closes all sessions but the current ones and waits until none is
 // left, or ctx ends; the closing goes on then.
-func (s *Set[S]) drainOthers(ctx context.Context) error {
+func (s *Set[S]) drainOthers(ctx context.Context) (err error) {
+	_, step := tracing.Start(ctx, tracerName, "drain")
+	defer func() { step.End(err) }()
 	s.mu.Lock()
 	others := append([]*kept[S](nil), s.others...)
 	for _, k := range others {

@@ -98,7 +98,7 @@ type stage struct {
 }
 
 // newStage starts a set on the lease of user "a".
-func newStage(t *testing.T) *stage {
+func newStage(t *testing.T, change ...func(*consumer.Options)) *stage {
 	t.Helper()
 	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
 	if err != nil {
@@ -119,8 +119,12 @@ func newStage(t *testing.T) *stage {
 	}
 	s := &stage{t: t, memory: &memory{refuses: map[string]bool{}, reports: map[string]func(error){}}}
 	s.holder = consumertest.Start(t, connect(), "prod")
-	s.client, err = consumer.Connect(context.Background(), consumer.Options{Conn: connect(), Scope: "prod", Consumer: "api",
-		Instance: "api-0", Insecure: true, ServiceKey: s.holder.ServiceKey(), LeaveTimeout: 5 * time.Second})
+	opts := consumer.Options{Conn: connect(), Scope: "prod", Consumer: "api",
+		Instance: "api-0", Insecure: true, ServiceKey: s.holder.ServiceKey(), LeaveTimeout: 5 * time.Second}
+	for _, f := range change {
+		f(&opts)
+	}
+	s.client, err = consumer.Connect(context.Background(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,8 @@ type Agent struct {
 	ServiceKeys []string
 	Insecure    bool
 	Log         Log
+	// Tracing is that of [Config].
+	Tracing *Tracing
 	// Refresh is how often documents are asked for and files looked at.
 	Refresh events.Seconds
 	// Targets by name, at least one.

@@ -29,6 +29,7 @@ func (a *Agent) shape() shape {
 			{name: "format", shape: choice[string]{&a.Log.Format, []string{"text", "json"}}, def: "text"},
 			{name: "level", shape: choice[string]{&a.Log.Level, []string{"debug", "info", "warn", "error"}}, def: "info"},
 		}}},
+		{name: "tracing", shape: tracing(&a.Tracing, "leasesvc-agent")},
 		{name: "refresh", shape: duration{&a.Refresh, "100ms", "1h"}, def: "10s"},
 		{name: "targets", shape: named{"target", a.target, 1}, required: true},
 	}, check: func(d *decoder, f *found) {

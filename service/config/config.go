@@ -27,6 +27,8 @@ type Config struct {
 	// Metrics says what Prometheus is shown.
 	Metrics Metrics
 	Log     Log
+	// Tracing says where spans go; nil: the file does not ask for any.
+	Tracing *Tracing
 	// InsecureConsumers allows consumers without a key; their answers are then
 	// not signed.
 	InsecureConsumers bool

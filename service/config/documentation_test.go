@@ -248,3 +248,38 @@ func TestVaultDocumentationExamplesAreRight(t *testing.T) {
 		t.Errorf("only %d examples were read", parsed)
 	}
 }
+
+// The examples of the page about traces are read as what stands in either file.
+func TestTracingDocumentationIsRight(t *testing.T) {
+	text, err := os.ReadFile("../../docs/tracing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := yamlFence.FindAllStringSubmatch(string(text), -1)
+	if len(examples) == 0 {
+		t.Fatal("there is no example")
+	}
+	const (
+		service = "nats: {embedded: {}}\nstate_dir: state\nseal_key: {file: k}\nvaults: {main: {address: \"http://127.0.0.1:8200\", token_file: t}}\nscopes: {prod: {definitions: d}}\n"
+		agent   = "nats: {url: \"nats://127.0.0.1:4222\"}\nscope: prod\nconsumer: app\ninsecure: true\ntargets: {a: {lease: app, file: out}}\n"
+	)
+	for _, m := range examples {
+		c, err := Parse("service.yaml", []byte(service+m[1]))
+		if err != nil || c.Tracing == nil || c.Tracing.Sample != 0.2 || c.Tracing.ServiceName != "leasesvc" {
+			t.Errorf("%v in\n%s", err, m[1])
+		}
+		a, err := ParseAgent("agent.yaml", []byte(agent+m[1]))
+		if err != nil || a.Tracing == nil || a.Tracing.ServiceName != "leasesvc-agent" {
+			t.Errorf("%v in\n%s", err, m[1])
+		}
+	}
+	c, err := Parse("service.yaml", []byte(service+"tracing: {}\n"))
+	if err != nil || c.Tracing == nil || *c.Tracing != (Tracing{Protocol: "http", Sample: 1, ServiceName: "leasesvc"}) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for _, off := range []string{"", "tracing:\n"} {
+		if c, err := Parse("service.yaml", []byte(service+off)); err != nil || c.Tracing != nil {
+			t.Errorf("%q: %+v, %v", off, c, err)
+		}
+	}
+}

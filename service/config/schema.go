@@ -78,6 +78,8 @@ func (f aboutFile) schema(s shape, key string) schema {
 		return schema{"type": "integer", "minimum": s.min, "maximum": s.max}
 	case rate:
 		return schema{"type": "number", "exclusiveMinimum": 0, "maximum": maxRate}
+	case part:
+		return schema{"type": "number", "minimum": 0, "maximum": 1}
 	case fraction:
 		return schema{"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 	case duration:

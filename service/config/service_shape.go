@@ -25,6 +25,7 @@ func (c *Config) shape() shape {
 			{name: "format", shape: choice[string]{&c.Log.Format, []string{"text", "json"}}, def: "text"},
 			{name: "level", shape: choice[string]{&c.Log.Level, []string{"debug", "info", "warn", "error"}}, def: "info"},
 		}}},
+		{name: "tracing", shape: tracing(&c.Tracing, "leasesvc")},
 		{name: "insecure_consumers", shape: boolean{&c.InsecureConsumers}, def: "false"},
 		{name: "verifier_commands", shape: c.verifierCommands(), def: "[]"},
 		{name: "exit_on_fence", shape: boolean{&c.ExitOnFence}, def: "false"},
