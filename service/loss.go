@@ -108,7 +108,7 @@ func examineLog(ctx context.Context, log logReader, v epochkv.View, sealed []han
 	}
 	if epoch == 0 {
 		if n := len(sealed); n > 0 {
-			loss.add("the values of %d leases are in the store (%s), and the log of the scope is empty", n, strings.Join(blobNames(sealed), ", "))
+			loss.add("the values of %s are in the store (%s), and the log of the scope is empty", events.Counted(n, "lease"), strings.Join(blobNames(sealed), ", "))
 		}
 	}
 	if len(loss.Found) == 0 {

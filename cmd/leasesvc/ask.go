@@ -43,7 +43,7 @@ func statusTable(p *page, st api.Status, now time.Time) {
 	p.row(usable, "names", fmt.Sprintf("%d, %d usable; definitions revision %d", st.Names, st.Usable, st.Revision))
 	p.row(plain, "log", fmt.Sprintf("sequence %d", st.LastSeq))
 	if st.Skipped > 0 {
-		p.row(red, "", fmt.Sprintf("%d events in the stream do not count: somebody else wrote there; see: leasesvc verify-log", st.Skipped))
+		p.row(red, "", skippedSays(st.Skipped))
 	}
 	p.row(plain, "service key", st.ServiceKey)
 	for _, v := range st.Vaults {
@@ -62,6 +62,14 @@ func statusTable(p *page, st api.Status, now time.Time) {
 	for _, n := range st.Notes {
 		p.row(yellow, "note", n)
 	}
+}
+
+func skippedSays(events uint64) string {
+	says := fmt.Sprintf("%d events in the stream do not count", events)
+	if events == 1 {
+		says = "1 event in the stream does not count"
+	}
+	return says + ": somebody else wrote there; see: leasesvc verify-log"
 }
 
 type leasesCmd struct {

@@ -109,7 +109,7 @@ func (c diffCmd) Run(ctx context.Context) error {
 		}
 	})
 	if err == nil && len(out.Differs) > 0 {
-		err = &violatedError{fmt.Sprintf("%s differs from what is in force in %d names", c.Definitions, len(out.Differs))}
+		err = &violatedError{fmt.Sprintf("%s differs from what is in force in %s", c.Definitions, events.Counted(len(out.Differs), "name"))}
 	}
 	return err
 }

@@ -97,7 +97,7 @@ func explain(s *leasecore.State, name string, now time.Time, life *story.Life) e
 func (x explanation) table(p *page) {
 	p.line(bold, "%s of scope %s", x.Name, x.Scope)
 	if x.Left > 0 {
-		p.line(plain, "  ... %d lines before (--all)", x.Left)
+		p.line(plain, "  ... %s before (--all)", events.Counted(x.Left, "line"))
 	}
 	day := ""
 	for _, line := range x.Lines {
