@@ -16,6 +16,7 @@ import (
 	"github.com/leasesvc/leasesvc/consumer"
 	"github.com/leasesvc/leasesvc/devvault"
 	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/itest/secrettest"
 	"github.com/leasesvc/leasesvc/secret"
 )
 
@@ -262,7 +263,7 @@ func (r *rig) gate(who identity, h consumer.Handler) (die func()) {
 func startVaultFor(t *testing.T) *vaultServer {
 	t.Helper()
 	srv, err := devvault.New(devvault.Config{
-		Accounts: devvault.NewPostgres(secret.String{}), Broker: &devvault.RabbitMQ{},
+		Accounts: devvault.NewPostgres(secret.String{}), Broker: &devvault.RabbitMQ{}, Answered: secrettest.Answered,
 		Plugins: map[string]devvault.Accounts{"mysql-database-plugin": &devvault.MySQL{}, "redis-database-plugin": &devvault.Redis{}},
 	})
 	if err != nil {
