@@ -17,7 +17,7 @@
 //
 // It guarantees that a file that was named is looked at as it was written in the end,
 // though its test removes it: it is linked, not copied. It does not know what was
-// never named: a run that names no secret or nothing to look at fails, but one that
+// never named: a run that names secrets and nothing to look at fails, but one that
 // forgot half of it does not.
 //
 // Outside of a run of [Main] the functions do nothing.

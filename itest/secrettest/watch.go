@@ -49,6 +49,17 @@ func (w *Watch) Secrets() int {
 	return len(w.secrets)
 }
 
+// Kinds counts the secrets by what they are.
+func (w *Watch) Kinds() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := map[string]int{}
+	for _, what := range w.secrets {
+		out[what]++
+	}
+	return out
+}
+
 // File names a file that is looked at, as it is in the end; naming it again changes
 // nothing.
 func (w *Watch) File(path string) error {

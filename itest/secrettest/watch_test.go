@@ -170,8 +170,8 @@ func TestI7_ARunThatLeaksFails(t *testing.T) {
 	if code := secrettest.Main(tests(func() int { clean(); _ = secrettest.Print("a test", []byte(planted)); return 0 })).Run(); code != 1 {
 		t.Errorf("a run that leaks: %d", code)
 	}
-	if code := secrettest.Main(tests(func() int { _ = secrettest.Print("a test", []byte(planted)); return 0 })).Run(); code != 1 {
-		t.Errorf("a run that knows no secret: %d", code)
+	if code := secrettest.Main(tests(func() int { secrettest.Secret("the planted secret", planted); return 0 })).Run(); code != 1 {
+		t.Errorf("a run that shows nothing: %d", code)
 	}
 	secrettest.Secret("nobody's", planted) // outside of a run
 }
