@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
 )
 
 // The colours of a line; without them a frame is plain text.
@@ -29,24 +32,22 @@ func (f *frame) add(colour, format string, args ...any) {
 	if len(f.lines) == f.height {
 		return
 	}
-	text := cut(visible(fmt.Sprintf(format, args...)), f.width)
+	text := cut(Visible(fmt.Sprintf(format, args...)), f.width)
 	if f.colours && colour != "" {
 		text = colour + text + normal
 	}
 	f.lines = append(f.lines, text)
 }
 
-func cut(s string, width int) string {
-	if utf8.RuneCountInString(s) <= width {
-		return s
-	}
-	return string([]rune(s)[:max(0, width-1)]) + "~"
-}
+// cut cuts a text to so many columns of a terminal.
+func cut(s string, width int) string { return ansi.Truncate(s, width, "~") }
 
-// visible keeps control characters from reaching the terminal.
-func visible(s string) string {
+// Visible keeps what somebody wrote into a name or a message from moving the cursor,
+// from breaking a table and from showing in another order than it is in: what is no
+// letter, mark, number, punctuation, symbol or plain space becomes "?".
+func Visible(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+		if !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r

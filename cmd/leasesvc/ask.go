@@ -83,6 +83,9 @@ func (c leasesCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if table.Names == nil {
+			table.Names = []api.Lease{}
+		}
 		return c.print(table, func(p *page) { leasesTable(p, table) })
 	})
 }
@@ -246,6 +249,10 @@ func (c getCmd) print(cred consumer.Credential) error {
 		if !reveal {
 			return errors.New("not shown on a terminal; use --reveal, or a pipe")
 		}
+		if c.Output != "table" {
+			text, _ := cred.JSON(c.Key)
+			return c.output.print(json.RawMessage(text.Reveal()), nil)
+		}
 		_, err := fmt.Println(v.Reveal())
 		return err
 	}
@@ -266,10 +273,7 @@ func (c getCmd) print(cred consumer.Credential) error {
 			out.Values[k] = v.Reveal()
 		}
 	}
-	if c.Output == "table" {
-		c.Output = "json" // values are no table
-	}
-	return c.output.print(out, nil)
+	return c.values().print(out, nil)
 }
 
 // unknownName says which names there are.

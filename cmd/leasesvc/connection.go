@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -30,8 +32,39 @@ const (
 	discoverWithin = 500 * time.Millisecond
 )
 
-// connect reaches NATS.
-func (c *connection) connect() (*nats.Conn, error) {
+// dialer has a connection attempt end with ctx, also where a server took it and
+// says nothing.
+type dialer struct {
+	ctx context.Context
+
+	mu        sync.Mutex
+	connected bool
+	keep      []func() bool
+}
+
+// Dial implements nats.CustomDialer.
+func (d *dialer) Dial(network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: connectWithin}).DialContext(d.ctx, network, address)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err == nil && !d.connected {
+		d.keep = append(d.keep, context.AfterFunc(d.ctx, func() { _ = conn.Close() }))
+	}
+	return conn, err
+}
+
+// done leaves the connection to who has it.
+func (d *dialer) done() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.connected = true
+	for _, stop := range d.keep {
+		stop()
+	}
+}
+
+// connect reaches NATS, or gives up when ctx ends.
+func (c *connection) connect(ctx context.Context) (*nats.Conn, error) {
 	url, opts := c.Server, []nats.Option{nats.Name("leasesvc command"), nats.Timeout(connectWithin), nats.MaxReconnects(5)}
 	if c.Creds != "" {
 		opts = append(opts, nats.UserCredentials(c.Creds))
@@ -49,7 +82,16 @@ func (c *connection) connect() (*nats.Conn, error) {
 			c.Scope = names[0]
 		}
 	}
-	nc, err := nats.Connect(url, opts...)
+	c.Server = url
+	d := &dialer{ctx: ctx}
+	nc, err := nats.Connect(url, append(opts, nats.SetCustomDialer(d))...)
+	d.done()
+	if ctx.Err() != nil {
+		if err == nil {
+			nc.Close()
+		}
+		return nil, fmt.Errorf("connecting to NATS at %s: %w", redactURL(url), ctx.Err())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("connecting to NATS at %s: %w; name the server with --server or LEASESVC_SERVER", redactURL(url), err)
 	}
@@ -66,7 +108,7 @@ func redactURL(url string) string {
 
 // ask connects, finds the scope, and calls f.
 func (c *connection) ask(ctx context.Context, f func(context.Context, *nats.Conn, *api.Client) error) error {
-	nc, err := c.connect()
+	nc, err := c.connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -84,7 +126,13 @@ func (c *connection) ask(ctx context.Context, f func(context.Context, *nats.Conn
 			refuse() // nobody will answer
 		}
 	})
-	return notAllowed(nc, f(ctx, nc, client))
+	err = notAllowed(nc, f(ctx, nc, client))
+	if errors.Is(err, api.ErrNobodyLeads) {
+		if led, _ := client.Scopes(ctx, discoverWithin); len(led) > 0 {
+			err = fmt.Errorf("%w (led are: %s)", err, strings.Join(led, ", "))
+		}
+	}
+	return err
 }
 
 // notAllowed tells an error that comes of what NATS does not allow this user.

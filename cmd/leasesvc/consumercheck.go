@@ -43,13 +43,13 @@ func (c consumerCheckCmd) Run(ctx context.Context) error {
 		Keys: keys, Scope: c.Scope, Name: c.Name, Consumer: c.Consumer, Key: c.Key, Patience: c.Patience,
 	}
 	if err := errors.Join(wire.CheckToken("scope", c.Scope), wire.CheckToken("name", c.Name), wire.CheckToken("consumer", c.Consumer)); err != nil {
-		return err
+		return usageError{err}
 	}
 	if o.Good, o.Bad, err = c.credentials(); err != nil {
 		return err
 	}
 	at := connection{Server: c.Server, Creds: c.Creds}
-	if o.Conn, err = at.connect(); err != nil {
+	if o.Conn, err = at.connect(ctx); err != nil {
 		return err
 	}
 	defer o.Conn.Close()

@@ -42,6 +42,9 @@ func (c documentListCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if list.Documents == nil {
+			list.Documents = []api.DocumentRow{}
+		}
 		return c.print(list, func(p *page) {
 			p.row(bold, "DOCUMENT", "REVISION", "DEFINITIONS")
 			for _, d := range list.Documents {
@@ -87,6 +90,7 @@ func printJSON(v any) error { return output{Output: "json"}.encode(os.Stdout, v)
 
 type documentGetCmd struct {
 	connection
+	output
 	Name       string `arg:"" help:"The document."`
 	Path       string `arg:"" optional:"" help:"Only what is at this place."`
 	Reveal     bool   `help:"Show values on a terminal, too."`
@@ -108,17 +112,18 @@ func (c documentGetCmd) Run(ctx context.Context) error {
 			return err
 		}
 		if c.Path == "" {
-			return printJSON(json.RawMessage(d.JSON().Reveal()))
+			return c.values().print(json.RawMessage(d.JSON().Reveal()), nil)
 		}
-		return printPlace(d, c.Path)
+		return c.printPlace(d, c.Path)
 	})
 }
 
-// printPlace prints what is at a place: a text as it is, all else as JSON.
-func printPlace(d consumer.Document, at string) error {
+// printPlace prints what is at a place: a text as it is, unless JSON or YAML is
+// asked for, all else as JSON.
+func (c documentGetCmd) printPlace(d consumer.Document, at string) error {
 	path, err := document.ParsePath(at)
 	if err != nil {
-		return err
+		return usageError{err}
 	}
 	content, err := document.Parse([]byte(d.JSON().Reveal()))
 	if err != nil {
@@ -128,16 +133,17 @@ func printPlace(d consumer.Document, at string) error {
 	if err != nil {
 		return err
 	}
-	if text, ok := v.Text(); ok {
+	if text, ok := v.Text(); ok && c.Output == "table" {
 		_, err = fmt.Println(text.Reveal())
 		return err
 	}
-	return printJSON(json.RawMessage(v.Encode()))
+	return c.values().print(json.RawMessage(v.Encode()), nil)
 }
 
 // updating is what the commands share that change a document.
 type updating struct {
 	connection
+	output
 	Name       string `arg:"" help:"The document."`
 	Expect     int64  `default:"-1" placeholder:"REVISION" help:"The revision that the change was made from; 0: the document must not be there yet. Left out: the one that is there now."`
 	ServiceKey string `required:"" env:"LEASESVC_SERVICE_KEY" help:"The service's public key (see: leasesvc status)."`
@@ -163,12 +169,16 @@ func (c *updating) update(ctx context.Context, u api.DocumentUpdate) error {
 		if err != nil {
 			return err
 		}
-		if len(done.Paths) == 0 {
-			fmt.Printf("document %s has revision %d; nothing differs\n", done.Name, done.Revision)
-			return nil
+		if done.Paths == nil {
+			done.Paths = []string{}
 		}
-		fmt.Printf("document %s has revision %d now; what differs: %s\n", done.Name, done.Revision, strings.Join(done.Paths, ", "))
-		return nil
+		return c.print(done, func(p *page) {
+			if len(done.Paths) == 0 {
+				p.line(plain, "document %s has revision %d; nothing differs", done.Name, done.Revision)
+				return
+			}
+			p.line(plain, "document %s has revision %d now; what differs: %s", done.Name, done.Revision, strings.Join(done.Paths, ", "))
+		})
 	})
 }
 
@@ -224,10 +234,10 @@ func (c documentSetCmd) Run(ctx context.Context) error {
 	for _, a := range c.Assign {
 		path, value, ok := strings.Cut(a, "=")
 		if !ok {
-			return errors.New("a change is written PATH=VALUE")
+			return usageError{fmt.Errorf("%q: a change is written PATH=VALUE", path)}
 		}
 		if _, err := document.ParsePath(path); err != nil {
-			return err
+			return usageError{err}
 		}
 		if value == "-" {
 			src, err := io.ReadAll(io.LimitReader(os.Stdin, document.MaxBytes))

@@ -133,11 +133,13 @@ func exitCode(err error) int {
 	}
 }
 
-type versionCmd struct{}
+type versionCmd struct{ output }
 
-func (versionCmd) Run() error {
-	fmt.Println("leasesvc", programVersion())
-	return nil
+func (c versionCmd) Run() error {
+	out := struct {
+		Version string `json:"version"`
+	}{programVersion()}
+	return c.print(out, func(p *page) { p.line(plain, "leasesvc %s", out.Version) })
 }
 
 func programVersion() string {

@@ -36,7 +36,7 @@ func (c recoverCmd) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, recoverWithin)
 	defer cancel()
 	conn := connection{Config: c.Config}
-	nc, err := conn.connect()
+	nc, err := conn.connect(ctx)
 	if err != nil {
 		return err
 	}

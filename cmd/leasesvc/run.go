@@ -37,7 +37,7 @@ const exitNotRun = 126 // as a shell's
 
 func (c runCmd) Run(ctx context.Context) error {
 	if len(c.Document)+len(c.Lease) == 0 {
-		return errors.New("name at least one --document or --lease whose values the command is to have")
+		return usageError{errors.New("name at least one --document or --lease whose values the command is to have")}
 	}
 	variables, err := c.variables(ctx)
 	if err != nil {
@@ -82,7 +82,7 @@ const runRest = 500 * time.Millisecond
 
 // variables reads what the command is to have.
 func (c runCmd) variables(ctx context.Context) ([]string, error) {
-	nc, err := c.connect()
+	nc, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
