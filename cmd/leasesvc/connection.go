@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/leasesvc/leasesvc/consumer"
 	"github.com/leasesvc/leasesvc/service"
 	"github.com/leasesvc/leasesvc/service/api"
 	"github.com/leasesvc/leasesvc/service/config"
@@ -126,13 +128,21 @@ func (c *connection) ask(ctx context.Context, f func(context.Context, *nats.Conn
 			refuse() // nobody will answer
 		}
 	})
-	err = notAllowed(nc, f(ctx, nc, client))
-	if errors.Is(err, api.ErrNobodyLeads) {
-		if led, _ := client.Scopes(ctx, discoverWithin); len(led) > 0 {
-			err = fmt.Errorf("%w (led are: %s)", err, strings.Join(led, ", "))
-		}
+	return c.whoLeads(ctx, client, notAllowed(nc, f(ctx, nc, client)))
+}
+
+// whoLeads says which scopes are led where it may be that which makes the error:
+// nobody answered, and nobody leads the scope.
+func (c *connection) whoLeads(ctx context.Context, client *api.Client, err error) error {
+	var answered *api.Problem
+	if err == nil || ctx.Err() != nil || errors.As(err, &answered) || errors.Is(err, consumer.ErrUnknownName) {
+		return err
 	}
-	return err
+	led, _ := client.Scopes(ctx, discoverWithin)
+	if len(led) == 0 || slices.Contains(led, c.Scope) {
+		return err
+	}
+	return fmt.Errorf("%w; nobody leads the scope %s here, those that are led are: %s", err, c.Scope, strings.Join(led, ", "))
 }
 
 // notAllowed tells an error that comes of what NATS does not allow this user.

@@ -64,7 +64,7 @@ func (c documentShowCmd) Run(ctx context.Context) error {
 	return c.ask(ctx, func(ctx context.Context, _ *nats.Conn, client *api.Client) error {
 		d, err := client.ShowDocument(ctx, c.Scope, c.Name)
 		if err != nil {
-			return err
+			return whichDocuments(ctx, client, c.Scope, c.Name, err)
 		}
 		if c.Output != "table" {
 			return c.print(d, nil)
@@ -85,6 +85,23 @@ func (c documentShowCmd) Run(ctx context.Context) error {
 	})
 }
 
+// whichDocuments says which documents there are, where a document that is not
+// there makes the error.
+func whichDocuments(ctx context.Context, client *api.Client, scope, name string, err error) error {
+	list, failed := client.Documents(ctx, scope)
+	if failed != nil {
+		return err
+	}
+	p := &api.Problem{Code: api.CodeUnknownName, Message: fmt.Sprintf("%s: there is no such document in scope %s", name, scope)}
+	for _, d := range list.Documents {
+		if d.Name == name {
+			return err
+		}
+		p.Names = append(p.Names, d.Name)
+	}
+	return p
+}
+
 // printJSON prints a document's content, which is JSON whatever the rest is.
 func printJSON(v any) error { return output{Output: "json"}.encode(os.Stdout, v) }
 
@@ -101,7 +118,7 @@ func (c documentGetCmd) Run(ctx context.Context) error {
 	if !c.Reveal && isTerminal(os.Stdout) {
 		return errors.New("not shown on a terminal; use --reveal, or a pipe, or: leasesvc document show")
 	}
-	return c.ask(ctx, func(ctx context.Context, nc *nats.Conn, _ *api.Client) error {
+	return c.ask(ctx, func(ctx context.Context, nc *nats.Conn, client *api.Client) error {
 		reader, err := consumer.Connect(ctx, consumer.Options{Conn: nc, Scope: c.Scope, Consumer: "cli", ServiceKey: c.ServiceKey, Insecure: true})
 		if err != nil {
 			return err
@@ -109,7 +126,7 @@ func (c documentGetCmd) Run(ctx context.Context) error {
 		defer reader.Close()
 		d, err := reader.Document(ctx, c.Name)
 		if err != nil {
-			return err
+			return whichDocuments(ctx, client, c.Scope, c.Name, err)
 		}
 		if c.Path == "" {
 			return c.values().print(json.RawMessage(d.JSON().Reveal()), nil)

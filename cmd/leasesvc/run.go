@@ -15,6 +15,7 @@ import (
 	"github.com/leasesvc/leasesvc/agent/child"
 	"github.com/leasesvc/leasesvc/agent/render"
 	"github.com/leasesvc/leasesvc/consumer"
+	"github.com/leasesvc/leasesvc/service/api"
 )
 
 type runCmd struct {
@@ -90,9 +91,10 @@ func (c runCmd) variables(ctx context.Context) ([]string, error) {
 	if err := c.findScopeOf(ctx, nc); err != nil {
 		return nil, err
 	}
+	client := api.NewClient(nc)
 	reader, err := consumer.Connect(ctx, consumer.Options{Conn: nc, Scope: c.Scope, Consumer: "cli", ServiceKey: c.ServiceKey, Insecure: true})
 	if err != nil {
-		return nil, err
+		return nil, c.whoLeads(ctx, client, err)
 	}
 	defer reader.Close()
 	ctx, cancel := context.WithTimeout(ctx, c.Wait)
@@ -123,6 +125,8 @@ func (c runCmd) variables(ctx context.Context) ([]string, error) {
 		})
 		if err == nil {
 			err = add("document "+name, content)
+		} else {
+			err = whichDocuments(ctx, client, c.Scope, name, err)
 		}
 		if err != nil {
 			return nil, err
@@ -136,8 +140,11 @@ func (c runCmd) variables(ctx context.Context) ([]string, error) {
 			}
 			return contentOf(cred)
 		})
-		if err == nil {
+		switch {
+		case err == nil:
 			err = add("lease "+name, content)
+		case errors.Is(err, consumer.ErrUnknownName):
+			err = unknownName(ctx, client, c.Scope, name)
 		}
 		if err != nil {
 			return nil, err
