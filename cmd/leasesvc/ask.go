@@ -218,26 +218,33 @@ type getCmd struct {
 
 func (c getCmd) Run(ctx context.Context) error {
 	return c.ask(ctx, func(ctx context.Context, nc *nats.Conn, client *api.Client) error {
-		reader, err := consumer.Connect(ctx, consumer.Options{
-			Conn: nc, Scope: c.Scope, Consumer: "cli", ServiceKey: c.ServiceKey, Insecure: true,
+		return c.reading(ctx, nc, client, c.ServiceKey, func(ctx context.Context, reader *consumer.Client) error {
+			var keys []string
+			if c.Key != "" {
+				keys = []string{c.Key}
+			}
+			cred, err := reader.Get(ctx, c.Name, keys...)
+			if errors.Is(err, consumer.ErrUnknownName) {
+				return unknownName(ctx, client, c.Scope, c.Name)
+			}
+			if errors.Is(err, consumer.ErrUnknownKey) {
+				return unknownKey(ctx, reader, c.Name, c.Key)
+			}
+			if err != nil {
+				return err
+			}
+			return c.print(cred)
 		})
-		if err != nil {
-			return err
-		}
-		defer reader.Close()
-		var keys []string
-		if c.Key != "" {
-			keys = []string{c.Key}
-		}
-		cred, err := reader.Get(ctx, c.Name, keys...)
-		if errors.Is(err, consumer.ErrUnknownName) {
-			return unknownName(ctx, client, c.Scope, c.Name)
-		}
-		if err != nil {
-			return err
-		}
-		return c.print(cred)
 	})
+}
+
+// unknownKey says which keys a credential has.
+func unknownKey(ctx context.Context, reader *consumer.Client, name, key string) error {
+	cred, err := reader.Get(ctx, name)
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%s has no key %q; its keys are: %s", name, key, strings.Join(cred.Keys(), ", "))
 }
 
 // print shows a credential: its values only where nobody looks over a shoulder,
@@ -356,8 +363,9 @@ func (c adoptCmd) Run(ctx context.Context) error {
 		return fmt.Errorf("standard input must be a JSON object of at most %d bytes with the credential's values", adoptable)
 	}
 	return c.ask(ctx, func(ctx context.Context, _ *nats.Conn, client *api.Client) error {
-		return c.done(client.Adopt(ctx, c.Scope, c.Name, c.ServiceKey, api.Adoption{
+		d, err := client.Adopt(ctx, c.Scope, c.Name, c.ServiceKey, api.Adoption{
 			LeaseID: c.LeaseID, TTL: events.FromDuration(c.TTL), Renewable: c.Renewable, Values: values, Until: time.Now().Add(time.Minute),
-		}))
+		})
+		return c.done(d, c.sealedTo(ctx, client, c.ServiceKey, err))
 	})
 }

@@ -42,6 +42,7 @@ type dialer struct {
 	mu        sync.Mutex
 	connected bool
 	keep      []func() bool
+	last      error // why the last attempt failed
 }
 
 // Dial implements nats.CustomDialer.
@@ -49,20 +50,22 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: connectWithin}).DialContext(d.ctx, network, address)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.last = err
 	if err == nil && !d.connected {
 		d.keep = append(d.keep, context.AfterFunc(d.ctx, func() { _ = conn.Close() }))
 	}
 	return conn, err
 }
 
-// done leaves the connection to who has it.
-func (d *dialer) done() {
+// done leaves the connection to who has it, and tells why the last attempt failed.
+func (d *dialer) done() (last error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.connected = true
 	for _, stop := range d.keep {
 		stop()
 	}
+	return d.last
 }
 
 // connect reaches NATS, or gives up when ctx ends.
@@ -87,7 +90,9 @@ func (c *connection) connect(ctx context.Context) (*nats.Conn, error) {
 	c.Server = url
 	d := &dialer{ctx: ctx}
 	nc, err := nats.Connect(url, append(opts, nats.SetCustomDialer(d))...)
-	d.done()
+	if last := d.done(); last != nil && errors.Is(err, nats.ErrNoServers) {
+		err = last // says more
+	}
 	if ctx.Err() != nil {
 		if err == nil {
 			nc.Close()
@@ -135,14 +140,18 @@ func (c *connection) ask(ctx context.Context, f func(context.Context, *nats.Conn
 // nobody answered, and nobody leads the scope.
 func (c *connection) whoLeads(ctx context.Context, client *api.Client, err error) error {
 	var answered *api.Problem
-	if err == nil || ctx.Err() != nil || errors.As(err, &answered) || errors.Is(err, consumer.ErrUnknownName) {
+	if err == nil || ctx.Err() != nil || errors.As(err, &answered) || errors.Is(err, consumer.ErrUnknownName) || errors.Is(err, errNobodyServes) {
 		return err
 	}
 	led, _ := client.Scopes(ctx, discoverWithin)
 	if len(led) == 0 || slices.Contains(led, c.Scope) {
 		return err
 	}
-	return fmt.Errorf("%w; nobody leads the scope %s here, those that are led are: %s", err, c.Scope, strings.Join(led, ", "))
+	says := fmt.Sprintf("nobody leads the scope %s here; those that are led are: %s", c.Scope, strings.Join(led, ", "))
+	if errors.Is(err, api.ErrNobodyLeads) {
+		return errors.New(says)
+	}
+	return fmt.Errorf("%w; %s", err, says)
 }
 
 // notAllowed tells an error that comes of what NATS does not allow this user.

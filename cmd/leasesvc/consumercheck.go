@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 
 	"github.com/leasesvc/leasesvc/agent/child"
 	"github.com/leasesvc/leasesvc/consumer/conformance"
@@ -44,6 +45,9 @@ func (c consumerCheckCmd) Run(ctx context.Context) error {
 	}
 	if err := errors.Join(wire.CheckToken("scope", c.Scope), wire.CheckToken("name", c.Name), wire.CheckToken("consumer", c.Consumer)); err != nil {
 		return usageError{err}
+	}
+	if c.Key != "" && !nkeys.IsValidPublicUserKey(c.Key) {
+		return usageError{errors.New("--key: not a public user nkey (56 characters, U first)")}
 	}
 	if o.Good, o.Bad, err = c.credentials(); err != nil {
 		return err

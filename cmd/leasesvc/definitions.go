@@ -48,7 +48,8 @@ func (c applyCmd) Run(ctx context.Context) error {
 			}
 			c.ServiceKey = st.ServiceKey
 		}
-		return c.done(client.ApplyDefinitions(ctx, c.Scope, c.ServiceKey, api.Definitions{File: c.File, Content: content, Until: time.Now().Add(definitionsValid)}))
+		d, err := client.ApplyDefinitions(ctx, c.Scope, c.ServiceKey, api.Definitions{File: c.File, Content: content, Until: time.Now().Add(definitionsValid)})
+		return c.done(d, c.sealedTo(ctx, client, c.ServiceKey, err))
 	})
 }
 

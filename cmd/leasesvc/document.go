@@ -119,19 +119,16 @@ func (c documentGetCmd) Run(ctx context.Context) error {
 		return errors.New("not shown on a terminal; use --reveal, or a pipe, or: leasesvc document show")
 	}
 	return c.ask(ctx, func(ctx context.Context, nc *nats.Conn, client *api.Client) error {
-		reader, err := consumer.Connect(ctx, consumer.Options{Conn: nc, Scope: c.Scope, Consumer: "cli", ServiceKey: c.ServiceKey, Insecure: true})
-		if err != nil {
-			return err
-		}
-		defer reader.Close()
-		d, err := reader.Document(ctx, c.Name)
-		if err != nil {
-			return whichDocuments(ctx, client, c.Scope, c.Name, err)
-		}
-		if c.Path == "" {
-			return c.values().print(json.RawMessage(d.JSON().Reveal()), nil)
-		}
-		return c.printPlace(d, c.Path)
+		return c.reading(ctx, nc, client, c.ServiceKey, func(ctx context.Context, reader *consumer.Client) error {
+			d, err := reader.Document(ctx, c.Name)
+			if err != nil {
+				return whichDocuments(ctx, client, c.Scope, c.Name, err)
+			}
+			if c.Path == "" {
+				return c.values().print(json.RawMessage(d.JSON().Reveal()), nil)
+			}
+			return c.printPlace(d, c.Path)
+		})
 	})
 }
 
@@ -183,7 +180,7 @@ func (c *updating) update(ctx context.Context, u api.DocumentUpdate) error {
 		}
 		u.Until = time.Now().Add(time.Minute)
 		done, err := client.UpdateDocument(ctx, c.Scope, c.Name, c.ServiceKey, u)
-		if err != nil {
+		if err = c.sealedTo(ctx, client, c.ServiceKey, err); err != nil {
 			return err
 		}
 		if done.Paths == nil {

@@ -35,17 +35,18 @@ type explanation struct {
 }
 
 func (c explainCmd) Run(ctx context.Context) error {
+	until := moment{Time: time.Now()}
+	if c.As != "" {
+		var err error
+		if until, err = parseMoment(c.As, time.Now()); err != nil {
+			return usageError{fmt.Errorf("--at: %w", err)}
+		}
+	}
 	l, err := c.open(ctx, true)
 	if err != nil {
 		return err
 	}
 	defer l.close()
-	until := moment{Time: time.Now()}
-	if c.As != "" {
-		if until, err = parseMoment(c.As, time.Now()); err != nil {
-			return usageError{fmt.Errorf("--at: %w", err)}
-		}
-	}
 	life, names, last := story.NewLife(c.Name), map[string]bool{}, time.Time{}
 	p, err := c.fold(ctx, l, func(e *events.Event) bool {
 		if c.As != "" && until.before(e.Time, e.Seq) {

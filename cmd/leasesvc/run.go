@@ -91,14 +91,18 @@ func (c runCmd) variables(ctx context.Context) ([]string, error) {
 	if err := c.findScopeOf(ctx, nc); err != nil {
 		return nil, err
 	}
-	client := api.NewClient(nc)
-	reader, err := consumer.Connect(ctx, consumer.Options{Conn: nc, Scope: c.Scope, Consumer: "cli", ServiceKey: c.ServiceKey, Insecure: true})
-	if err != nil {
-		return nil, c.whoLeads(ctx, client, err)
-	}
-	defer reader.Close()
 	ctx, cancel := context.WithTimeout(ctx, c.Wait)
 	defer cancel()
+	client, all := api.NewClient(nc), []string(nil)
+	err = c.reading(ctx, nc, client, c.ServiceKey, func(ctx context.Context, reader *consumer.Client) error {
+		all, err = c.read(ctx, client, reader)
+		return err
+	})
+	return all, err
+}
+
+// read makes variables of the documents and leases.
+func (c runCmd) read(ctx context.Context, client *api.Client, reader *consumer.Client) ([]string, error) {
 	from, all := map[string]string{}, []string{}
 	add := func(what string, content any) error {
 		variables, err := render.Environment(content, c.Prefix)

@@ -9,6 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/nats-io/nats.go"
+	"golang.org/x/term"
 
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/screen"
@@ -24,8 +25,8 @@ type topCmd struct {
 }
 
 const (
-	// frameWidth and frameHeight are the size of a screen that is no terminal's.
-	frameWidth, frameHeight = 120, 40
+	// anyWidth is the width of what is no screen.
+	anyWidth = 10_000
 	// fastestTop keeps a slip of the finger from asking without end.
 	fastestTop = 100 * time.Millisecond
 	// answersWithin bounds one round of asking.
@@ -50,7 +51,7 @@ func (c topCmd) Run(ctx context.Context) error {
 	}
 	if c.Once || !isTerminal(os.Stdout) || dumb() {
 		t.board.Take(t.ask())
-		_, err := fmt.Println(t.board.Render(frameWidth, frameHeight, false))
+		_, err := fmt.Print(t.board.Print(printWidth(), colours(os.Stdout)))
 		return err
 	}
 	_, err = tea.NewProgram(t, tea.WithContext(ctx)).Run()
@@ -58,6 +59,14 @@ func (c topCmd) Run(ctx context.Context) error {
 		return nil // ended by a signal
 	}
 	return err
+}
+
+// printWidth is how wide the board can be printed.
+func printWidth() int {
+	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && width > 0 {
+		return width
+	}
+	return anyWidth
 }
 
 // topSeen is what top prints for programs: what each holder said, or why it did not.
