@@ -150,7 +150,7 @@ func (p *page) write(w io.Writer, coloured bool) error {
 func (p *page) widths() [][]int {
 	out := make([][]int, len(p.lines))
 	for k := 0; ; k++ {
-		any, first := false, 0
+		found, first := false, 0
 		for first < len(p.lines) {
 			end, width := first, 0
 			for end < len(p.lines) && len(p.lines[end].cells) > k+1 {
@@ -158,11 +158,11 @@ func (p *page) widths() [][]int {
 				end++
 			}
 			for ; first < end; first++ {
-				out[first], any = append(out[first], width), true
+				out[first], found = append(out[first], width), true
 			}
 			first++
 		}
-		if !any {
+		if !found {
 			return out
 		}
 	}

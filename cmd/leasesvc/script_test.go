@@ -219,13 +219,16 @@ func publish(ts *testscript.TestScript, _ bool, args []string) {
 
 // eventually runs a command until it succeeds.
 func eventually(ts *testscript.TestScript, args []string) {
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(60 * time.Second)
 	for {
 		err := ts.Exec(args[0], args[1:]...)
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
+			if b, err := os.ReadFile(ts.MkAbs("screen.txt")); err == nil {
+				ts.Logf("the screen:\n%s", b)
+			}
 			ts.Fatalf("%v never succeeded: %v", args, err)
 		}
 		<-time.After(50 * time.Millisecond)
