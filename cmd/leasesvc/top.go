@@ -54,7 +54,8 @@ func (c topCmd) Run(ctx context.Context) error {
 		_, err := fmt.Print(t.board.Print(printWidth(), colours(os.Stdout)))
 		return err
 	}
-	_, err = tea.NewProgram(t, tea.WithContext(ctx)).Run()
+	// A signal ends ctx, which is enough: two that end the program would race.
+	_, err = tea.NewProgram(t, tea.WithContext(ctx), tea.WithoutSignalHandler()).Run()
 	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil || errors.Is(err, tea.ErrInterrupted) {
 		return nil // ended by a signal
 	}
