@@ -11,31 +11,31 @@ import (
 	"github.com/leasesvc/leasesvc/itest/secrettest"
 )
 
-// traffic keeps all that a NATS server is sent and delivers: its trace. (A
+// carried keeps all that a NATS server is sent and delivers: its trace. (A
 // subscriber of everything would be somebody who answers, where there must be
 // nobody.)
-type traffic struct {
+type carried struct {
 	path string
 	mu   sync.Mutex
 	file *os.File
 	w    *bufio.Writer
 }
 
-func (k *traffic) Tracef(format string, args ...any) {
+func (k *carried) Tracef(format string, args ...any) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.file != nil {
 		fmt.Fprintf(k.w, format+"\n", args...)
 	}
 }
-func (*traffic) Noticef(string, ...any) {}
-func (*traffic) Warnf(string, ...any)   {}
-func (*traffic) Errorf(string, ...any)  {}
-func (*traffic) Fatalf(string, ...any)  {}
-func (*traffic) Debugf(string, ...any)  {}
+func (*carried) Noticef(string, ...any) {}
+func (*carried) Warnf(string, ...any)   {}
+func (*carried) Errorf(string, ...any)  {}
+func (*carried) Fatalf(string, ...any)  {}
+func (*carried) Debugf(string, ...any)  {}
 
 // flush writes what it has; with end set, that was all.
-func (k *traffic) flush(end bool) error {
+func (k *carried) flush(end bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.file == nil {
@@ -54,7 +54,7 @@ func (k *traffic) flush(end bool) error {
 // itself.
 func (r *rig) watch() {
 	r.t.Helper()
-	k := &traffic{path: filepath.Join(r.dir, "traffic")}
+	k := &carried{path: filepath.Join(r.dir, "traffic")}
 	var err error
 	if k.file, err = os.OpenFile(k.path, os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
 		r.t.Fatal(err)

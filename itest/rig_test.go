@@ -54,7 +54,7 @@ type rig struct {
 
 	mu      sync.Mutex
 	secrets map[string]string // what must never be seen, and what it is
-	traffic *traffic
+	traffic *carried
 }
 
 // newRig starts all but the instances.
