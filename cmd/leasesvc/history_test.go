@@ -210,7 +210,7 @@ func (laterData) EventVersion() int      { return 7 }
 func (h *history) later() *history {
 	h.t.Helper()
 	s := h.projection.State()
-	e := events.Event{ID: "later", Scope: "prod", Name: "mail", Lease: 1, Epoch: s.Epoch, Time: h.now, Actor: events.Service(s.Holder), Data: laterData{"a"}}
+	e := events.Event{ID: "later", Scope: "prod", Name: "mail", Lease: 1, Epoch: s.Epoch, Time: h.now, Actor: events.Service(s.Holder), Version: 7, Data: laterData{"a"}}
 	payload, err := h.chain.Seal(&e)
 	if err != nil {
 		h.t.Fatal(err)
