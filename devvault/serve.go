@@ -61,6 +61,9 @@ func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 // serve answers without any fault.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	a := s.dispatch(r)
+	if s.cfg.Answered != nil {
+		s.cfg.Answered(strings.TrimPrefix(r.URL.Path, "/v1/"), a.body)
+	}
 	if a.contentType != "" {
 		w.Header().Set("Content-Type", a.contentType)
 	}

@@ -45,6 +45,10 @@ type Config struct {
 	// followed by a pause of base*2^n, and the sixth is the last. 0 is 1 s
 	// (OpenBao: 10 s).
 	RevokeRetryBase time.Duration
+	// Answered is handed the body of each answer over HTTP, secrets and all, with its
+	// path (below /v1/), also of one that a [Fault] keeps back: for a test that
+	// looks for them elsewhere. It must not keep the body. nil: nobody is.
+	Answered func(path string, body []byte)
 	// RequestLog bounds [Server.Requests]; 0 is 10,000.
 	RequestLog int
 

@@ -64,7 +64,7 @@ func leaseSentence(e *Event) string {
 	case *VerifyFailed:
 		return fmt.Sprintf("%s does not work (%s): %s; next attempt %s", l, d.Kind, d.Message, retryPart(d.Retry))
 	case *HandoverStarted:
-		return fmt.Sprintf("the hand-over to %s begins, %d consumers are asked", l, len(d.Asked))
+		return fmt.Sprintf("the hand-over to %s begins, %s", l, askedPart(len(d.Asked)))
 	case *Prepared:
 		if d.Yes {
 			return fmt.Sprintf("%s says yes to %s", d.Incarnation, l)
@@ -105,6 +105,25 @@ func leaseSentence(e *Event) string {
 		return "the secret has new values"
 	default:
 		return string(e.Type())
+	}
+}
+
+// Counted gives a number with the noun that it counts: "1 lease", "2 leases".
+func Counted[N int | uint64](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func askedPart(asked int) string {
+	switch asked {
+	case 0:
+		return "no consumer has to be asked"
+	case 1:
+		return "1 consumer is asked"
+	default:
+		return fmt.Sprintf("%d consumers are asked", asked)
 	}
 }
 

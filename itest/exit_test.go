@@ -26,6 +26,7 @@ func TestE17_ExitCodes(t *testing.T) {
 		if cmd.ProcessState == nil {
 			t.Fatal(err)
 		}
+		r.printed(fmt.Sprint(args), out)
 		return string(out), cmd.ProcessState.ExitCode()
 	}
 
@@ -117,6 +118,7 @@ func TestE19_ReadingTakesNoLease(t *testing.T) {
 	} {
 		cmd := exec.Command(r.prog, append(args, "--server", r.nats.URL())...)
 		out, err := cmd.CombinedOutput()
+		r.printed(fmt.Sprint(args), out)
 		if args[0] == "events" && (err != nil || !strings.Contains(string(out), "installed")) {
 			t.Errorf("%v: %v\n%s", args, err, out)
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/itest/redistest"
+	"github.com/leasesvc/leasesvc/itest/secrettest"
 )
 
 // node is a run of the consumer in nodeconsumer.
@@ -62,6 +63,9 @@ func startNode(t *testing.T, settings map[string]any) *node {
 	t.Cleanup(func() {
 		_ = n.cmd.Process.Kill()
 		<-n.ended
+		if err := secrettest.Print("the consumer in node", []byte(n.all())); err != nil {
+			t.Error(err)
+		}
 		if t.Failed() {
 			t.Logf("the consumer said:\n%s", n.all())
 		}

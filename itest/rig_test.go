@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -24,6 +23,7 @@ import (
 	"github.com/leasesvc/leasesvc/internal/natstest"
 	"github.com/leasesvc/leasesvc/itest/pgtest"
 	"github.com/leasesvc/leasesvc/itest/proctest"
+	"github.com/leasesvc/leasesvc/itest/secrettest"
 	"github.com/leasesvc/leasesvc/projector"
 	"github.com/leasesvc/leasesvc/secret"
 	"github.com/leasesvc/leasesvc/service/api"
@@ -54,6 +54,7 @@ type rig struct {
 
 	mu      sync.Mutex
 	secrets map[string]string // what must never be seen, and what it is
+	traffic *carried
 }
 
 // newRig starts all but the instances.
@@ -61,6 +62,7 @@ func newRig(t *testing.T, start func(*testing.T) *vaultServer, ttl, maxTTL strin
 	t.Helper()
 	r := &rig{t: t, dir: t.TempDir(), secrets: map[string]string{}, pg: pgtest.Start(t), vault: start(t)}
 	r.nats = natstest.Start(t, natstest.SyncAlways(), func(o *server.Options) { r.store = o.StoreDir })
+	r.watch()
 	r.token = r.vault.setUp(t, r.pg.DSN(), ttl, maxTTL)
 	seed, err := handover.NewSeed()
 	if err != nil {
@@ -110,6 +112,7 @@ func program(t *testing.T) string {
 var built struct{ path string }
 
 func (r *rig) secret(what, value string) {
+	secrettest.Secret(what, value)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.secrets[value] = what
@@ -375,46 +378,6 @@ func (v *vaultServer) withoutTheServersOwn(t *testing.T, roles []string) (ours, 
 		}
 	}
 	return ours, lost
-}
-
-// noSecretAnywhere looks for every secret of the run in all that was stored by
-// NATS and printed by the instances.
-func (r *rig) noSecretAnywhere() {
-	r.t.Helper()
-	var looked int64
-	look := func(path string) {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		looked += int64(len(b))
-		text := string(b)
-		for value, what := range r.secrets {
-			if strings.Contains(text, value) {
-				r.t.Errorf("I7: %s is in %s", what, path)
-			}
-		}
-	}
-	logs, err := filepath.Glob(filepath.Join(r.dir, "*.log"))
-	if err != nil || len(logs) == 0 {
-		r.t.Fatalf("no output to look at: %v", err)
-	}
-	for _, path := range logs {
-		look(path)
-	}
-	err = filepath.WalkDir(r.store, func(path string, d os.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() {
-			look(path)
-		}
-		return err
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if looked < 10_000 || len(r.secrets) < 5 {
-		r.t.Errorf("only %d bytes were looked at for %d secrets", looked, len(r.secrets))
-	}
-	r.t.Logf("none of %d secrets in %d bytes of logs and stores", len(r.secrets), looked)
 }
 
 // stream gives how many messages the log has, whoever wrote them.

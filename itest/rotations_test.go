@@ -16,6 +16,7 @@ import (
 	"github.com/leasesvc/leasesvc/consumer"
 	"github.com/leasesvc/leasesvc/devvault"
 	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/itest/secrettest"
 	"github.com/leasesvc/leasesvc/secret"
 )
 
@@ -259,10 +260,13 @@ func (r *rig) gate(who identity, h consumer.Handler) (die func()) {
 }
 
 // startVaultFor starts a devvault that makes accounts on every kind of server.
-func startVaultFor(t *testing.T) *vaultServer {
+func startVaultFor(t *testing.T) *vaultServer { return startVaultTelling(t, secrettest.Answered) }
+
+// startVaultTelling is startVaultFor, which tells what it answers.
+func startVaultTelling(t *testing.T, answered func(path string, body []byte)) *vaultServer {
 	t.Helper()
 	srv, err := devvault.New(devvault.Config{
-		Accounts: devvault.NewPostgres(secret.String{}), Broker: &devvault.RabbitMQ{},
+		Accounts: devvault.NewPostgres(secret.String{}), Broker: &devvault.RabbitMQ{}, Answered: answered,
 		Plugins: map[string]devvault.Accounts{"mysql-database-plugin": &devvault.MySQL{}, "redis-database-plugin": &devvault.Redis{}},
 	})
 	if err != nil {

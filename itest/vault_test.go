@@ -18,7 +18,8 @@ import (
 	"time"
 
 	"github.com/leasesvc/leasesvc/devvault"
-	"github.com/leasesvc/leasesvc/itest/proctest"
+	"github.com/leasesvc/leasesvc/internal/process"
+	"github.com/leasesvc/leasesvc/itest/secrettest"
 	"github.com/leasesvc/leasesvc/secret"
 )
 
@@ -52,7 +53,7 @@ func vaultTargets(t *testing.T) map[string]func(*testing.T) *vaultServer {
 
 func startDevvault(t *testing.T) *vaultServer {
 	t.Helper()
-	srv, err := devvault.New(devvault.Config{Accounts: devvault.NewPostgres(secret.String{})})
+	srv, err := devvault.New(devvault.Config{Accounts: devvault.NewPostgres(secret.String{}), Answered: secrettest.Answered})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,8 @@ func startReal(t *testing.T, binary string) *vaultServer {
 	}
 	cmd := exec.Command(binary, "server", "-dev", "-config="+config, "-dev-no-store-token", "-dev-root-token-id="+v.root, "-dev-listen-address="+addr)
 	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
-	p, err := proctest.Start(cmd, filepath.Join(t.TempDir(), "vault.log"), syscall.SIGKILL)
+	// Its output is not ours: a server for development prints its root token.
+	p, err := process.Start(cmd, filepath.Join(t.TempDir(), "vault.log"), syscall.SIGKILL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,6 +102,13 @@ func startReal(t *testing.T, binary string) *vaultServer {
 		return resp.StatusCode == http.StatusOK
 	})
 	v.audit = filepath.Join(t.TempDir(), "audit.log")
+	t.Cleanup(func() {
+		log, err := os.ReadFile(v.audit)
+		if err != nil {
+			t.Errorf("reading the audit log: %v", err)
+		}
+		secrettest.Audited(log)
+	})
 	v.must(t, "PUT", "sys/audit/file", map[string]any{"type": "file", "options": map[string]string{"file_path": v.audit, "log_raw": "true"}})
 	return v
 }

@@ -236,7 +236,7 @@ func applyAcquired(t target, n *Name, l *Lease, d *events.Acquired) string {
 	}
 	l.State = Acquired
 	l.LeaseID, l.Guard = d.LeaseID, d.Guard
-	l.GrantedAt, l.TTL, l.Renewable = d.SentAt, d.TTL.Duration(), d.Renewable
+	l.AcquiredAt, l.GrantedAt, l.TTL, l.Renewable = d.SentAt, d.SentAt, d.TTL.Duration(), d.Renewable
 	l.GuardAt, l.GuardTTL = d.SentAt, d.GuardTTL.Duration()
 	l.Public, l.Fingerprint, l.RereadIn = publicOf(d.Public), d.Fingerprint, d.RereadIn.Duration()
 	t.own(l, n.Name)
@@ -441,7 +441,7 @@ func joinOwner(t target, l *Lease) {
 			continue
 		}
 		if h := other.Lease(o.no); h != nil && h != l && h.State != Retired {
-			l.GrantedAt, l.TTL, l.Renewable, l.Short = h.GrantedAt, h.TTL, h.Renewable, h.Short
+			l.AcquiredAt, l.GrantedAt, l.TTL, l.Renewable, l.Short = h.AcquiredAt, h.GrantedAt, h.TTL, h.Renewable, h.Short
 			l.Guard, l.GuardAt, l.GuardTTL, l.GuardExtended = h.Guard, h.GuardAt, h.GuardTTL, h.GuardExtended
 			return
 		}

@@ -63,6 +63,8 @@ type Lease struct {
 	// Reason says why it was requested.
 	Reason string
 
+	// AcquiredAt is when it was asked for in the first place: it is that old.
+	AcquiredAt time.Time
 	// GrantedAt is when the last grant was asked for, TTL what was granted;
 	// TTL 0 does not expire.
 	GrantedAt time.Time

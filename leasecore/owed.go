@@ -3,6 +3,8 @@ package leasecore
 import (
 	"fmt"
 	"time"
+
+	"github.com/leasesvc/leasesvc/events"
 )
 
 // EffectKind is what kind of work an effect is.
@@ -296,7 +298,7 @@ func (s *State) Story(name string, now time.Time) string {
 	case h != nil && h.RollingBack:
 		return fmt.Sprintf("rolling back lease %d: %s", h.Lease, h.Failure.Message)
 	case h != nil:
-		return fmt.Sprintf("asking %d consumers to follow to lease %d", len(n.silent(h)), h.Lease)
+		return fmt.Sprintf("asking %s to follow to lease %d", events.Counted(len(n.silent(h)), "consumer"), h.Lease)
 	}
 	if c := n.Lease(n.Candidate); c != nil {
 		switch {

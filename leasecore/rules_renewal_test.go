@@ -197,6 +197,9 @@ func TestL31_WhatIsNotInTheAnswerIsKept(t *testing.T) {
 	if !after.GrantedAt.Equal(w.now) {
 		t.Fatal("its life does not count anew")
 	}
+	if !after.AcquiredAt.Equal(before.GrantedAt) {
+		t.Fatalf("it is said to be from %s, and was acquired at %s", after.AcquiredAt, before.GrantedAt)
+	}
 }
 
 // TestL32_ANewLeaseIDIsANewOwnership: it is a candidate, and the old one goes

@@ -30,7 +30,7 @@ func seen(at time.Time, seq uint64) screen.Seen {
 	none.Acquired, none.Failure = time.Time{}, &events.Failure{Kind: "permission", Message: "Vault said no"}
 	failing := lease("failing", "active", 7, 20*time.Minute)
 	failing.Failure = &events.Failure{Kind: "timeout", Message: "no answer"}
-	moving := lease("moving", "asking 1 consumers to follow to lease 9", 8, 40*time.Minute)
+	moving := lease("moving", "asking 1 consumer to follow to lease 9", 8, 40*time.Minute)
 	moving.Others = []string{"9 handing-over"}
 	moving.Consumers = []api.Consumer{{Consumer: "api", Instance: "i-0", Incarnation: "A", Follows: true}, {Consumer: "api", Instance: "i-1", Incarnation: "B"}}
 	soon := lease("soon", "active", 3, 30*time.Second)

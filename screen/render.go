@@ -4,7 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/leasesvc/leasesvc/events"
 )
 
 // The colours of a line; without them a frame is plain text.
@@ -21,6 +26,7 @@ const (
 type frame struct {
 	width, height int
 	colours       bool
+	printed       bool // nobody chooses a row
 	lines         []string
 }
 
@@ -29,24 +35,22 @@ func (f *frame) add(colour, format string, args ...any) {
 	if len(f.lines) == f.height {
 		return
 	}
-	text := cut(visible(fmt.Sprintf(format, args...)), f.width)
+	text := cut(Visible(fmt.Sprintf(format, args...)), f.width)
 	if f.colours && colour != "" {
 		text = colour + text + normal
 	}
 	f.lines = append(f.lines, text)
 }
 
-func cut(s string, width int) string {
-	if utf8.RuneCountInString(s) <= width {
-		return s
-	}
-	return string([]rune(s)[:max(0, width-1)]) + "~"
-}
+// cut cuts a text to so many columns of a terminal.
+func cut(s string, width int) string { return ansi.Truncate(s, width, "~") }
 
-// visible keeps control characters from reaching the terminal.
-func visible(s string) string {
+// Visible keeps what somebody wrote into a name or a message from moving the cursor,
+// from breaking a table and from showing in another order than it is in: what is no
+// letter, mark, number, punctuation, symbol or plain space becomes "?".
+func Visible(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+		if !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r
@@ -68,6 +72,18 @@ func (b *Board) Render(width, height int, colours bool) string {
 	f.lines = f.lines[:f.height-1]
 	f.add(cyan, "%s", b.help())
 	return strings.Join(f.lines, "\n")
+}
+
+// Print gives the whole board as lines, for who has no screen of so many lines.
+func (b *Board) Print(width int, colours bool) string {
+	lines := 0
+	for i := range b.seen.Scopes {
+		lines += 2 + len(b.seen.Scopes[i].Leases.Names) + len(b.seen.Scopes[i].Status.Vaults) + len(b.seen.Scopes[i].Status.Notes)
+	}
+	f := &frame{width: max(width, 20), height: lines + 10, colours: colours, printed: true}
+	b.head(f)
+	b.table(f)
+	return strings.TrimRight(strings.Join(f.lines, "\n"), "\n") + "\n"
 }
 
 func (b *Board) help() string {
@@ -101,8 +117,8 @@ func (b *Board) head(f *frame) {
 		if s.Status.Usable < s.Status.Names {
 			colour = yellow
 		}
-		f.add(colour, "scope %s: epoch %d for %s by %s; %d names, %d usable; log at %d, %.1f events/s; hand-overs %d",
-			s.Name, s.Status.Epoch, short(b.seen.Time.Sub(s.Status.Since)), s.Status.Holder, s.Status.Names, s.Status.Usable, s.Status.LastSeq, b.rate(s.Name), s.moving())
+		f.add(colour, "scope %s: epoch %d for %s by %s; %s, %d usable; log at %d, %.1f events/s; hand-overs %d",
+			s.Name, s.Status.Epoch, short(b.seen.Time.Sub(s.Status.Since)), s.Status.Holder, events.Counted(s.Status.Names, "name"), s.Status.Usable, s.Status.LastSeq, b.rate(s.Name), s.moving())
 		for _, v := range s.Status.Vaults {
 			if !v.LoggedIn || v.Problem != "" {
 				f.add(red, "  vault %s: %s", v.Name, orElse(v.Problem, "not logged in"))
@@ -148,7 +164,7 @@ func (b *Board) table(f *frame) {
 	for i := range rows {
 		name = max(name, utf8.RuneCountInString(rows[i].label(scopes)))
 	}
-	name = min(name, f.width/3)
+	name = max(4, min(name, f.width/3))
 	line := fmt.Sprintf("%%-%d.%ds %%6s %%9s %%9s %%9s %%6s  %%s", name, name)
 	f.add(bold, line, "NAME", "LEASE", "AGE", "LEFT", "NEXT", "FOLLOW", "STATE")
 	room := f.height - len(f.lines) - 1
@@ -165,7 +181,7 @@ func (b *Board) table(f *frame) {
 		case urgentMoving:
 			colour = cyan
 		}
-		if i == at {
+		if i == at && !f.printed {
 			colour += reverse
 		}
 		f.add(colour, line, r.label(scopes), number(r.Lease.Active), r.ageText(), r.leftText(), r.nextText(), r.followText(), r.state())

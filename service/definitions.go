@@ -144,7 +144,7 @@ func (t *term) applyLeases(ctx context.Context, defs *config.Definitions, actor 
 	case before.(uint64) == defs.Revision:
 		return fmt.Sprintf("revision %d is in force", defs.Revision), nil
 	default:
-		return fmt.Sprintf("revision %d with %d definitions was applied", defs.Revision, len(defs.Leases)), nil
+		return fmt.Sprintf("revision %d with %s was applied", defs.Revision, events.Counted(len(defs.Leases), "definition")), nil
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasesvc/leasesvc/epochkv"
+	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/handover"
 	"github.com/leasesvc/leasesvc/service/config"
 )
@@ -95,7 +96,7 @@ func (x *exam) definitions() {
 			continue
 		}
 		x.defs[scope] = defs
-		x.ok("scope "+scope, "definitions", "revision %d with %d leases", defs.Revision, len(defs.Leases))
+		x.ok("scope "+scope, "definitions", "revision %d with %s", defs.Revision, events.Counted(len(defs.Leases), "lease"))
 	}
 }
 

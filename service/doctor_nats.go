@@ -72,7 +72,7 @@ func (x *exam) jetstream(ctx context.Context, js jetstream.JetStream) bool {
 		x.unchecked("nats", "jetstream", "allow the user $JS.API.INFO", "it can't be asked about the account: %v", err)
 		return true
 	}
-	x.ok("nats", "jetstream", "%d streams, %d bytes stored in the account", info.Streams, info.Store)
+	x.ok("nats", "jetstream", "%s, %d bytes stored in the account", events.Counted(info.Streams, "stream"), info.Store)
 	return true
 }
 
@@ -106,7 +106,7 @@ func (x *exam) stream(ctx context.Context, js jetstream.JetStream) {
 		x.problem(about, "stream", "see the message", "%s", oneLine(err))
 		return
 	}
-	says := fmt.Sprintf("stream %s, %d events, %d of %d bytes, replicas %d", n.Stream, st.Messages, st.Bytes, st.MaxBytes, st.Replicas)
+	says := fmt.Sprintf("stream %s, %s, %d of %d bytes, replicas %d", n.Stream, events.Counted(st.Messages, "event"), st.Bytes, st.MaxBytes, st.Replicas)
 	if st.MaxBytes > 0 && float64(st.Bytes) >= nearlyFull*float64(st.MaxBytes) {
 		x.problem(about, "stream", "raise nats.max_bytes and restart the service", "%s: no new definitions from 80 %% on, no rotations from 90 %% on", says)
 	} else {

@@ -416,7 +416,7 @@ func row(s *leasecore.State, n *leasecore.Name, now time.Time) api.Lease {
 			out.Others = append(out.Others, fmt.Sprintf("%d %s", l.No, l.State))
 			continue
 		}
-		out.LeaseID, out.Public, out.Acquired = l.LeaseID, publicOf(n.Definition, l.Public), l.GrantedAt
+		out.LeaseID, out.Public, out.Acquired = l.LeaseID, publicOf(n.Definition, l.Public), l.AcquiredAt
 		out.Expires, _ = l.Expires()
 	}
 	out.Next, _ = s.Wake(n.Name, now)

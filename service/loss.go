@@ -108,7 +108,7 @@ func examineLog(ctx context.Context, log logReader, v epochkv.View, sealed store
 	}
 	switch n := len(sealed.leases); {
 	case epoch == 0 && n > 0:
-		loss.add("the values of %d leases are in the store (%s), and the log of the scope is empty", n, strings.Join(blobNames(sealed.leases), ", "))
+		loss.add("the values of %s are in the store (%s), and the log of the scope is empty", events.Counted(n, "lease"), strings.Join(blobNames(sealed.leases), ", "))
 	case epoch > 0 && !sealed.probed:
 		loss.add("the log is in epoch %d, and the bucket of sealed values has nothing of the scope: it was deleted, recreated or restored, and the values are gone", epoch)
 	}

@@ -43,7 +43,7 @@ func statusTable(p *page, st api.Status, now time.Time) {
 	p.row(usable, "names", fmt.Sprintf("%d, %d usable; definitions revision %d", st.Names, st.Usable, st.Revision))
 	p.row(plain, "log", fmt.Sprintf("sequence %d", st.LastSeq))
 	if st.Skipped > 0 {
-		p.row(red, "", fmt.Sprintf("%d events in the stream do not count: somebody else wrote there; see: leasesvc verify-log", st.Skipped))
+		p.row(red, "", skippedSays(st.Skipped))
 	}
 	p.row(plain, "service key", st.ServiceKey)
 	for _, k := range st.OtherKeys {
@@ -71,6 +71,14 @@ func statusTable(p *page, st api.Status, now time.Time) {
 	}
 }
 
+func skippedSays(events uint64) string {
+	says := fmt.Sprintf("%d events in the stream do not count", events)
+	if events == 1 {
+		says = "1 event in the stream does not count"
+	}
+	return says + ": somebody else wrote there; see: leasesvc verify-log"
+}
+
 type leasesCmd struct {
 	connection
 	output
@@ -81,6 +89,9 @@ func (c leasesCmd) Run(ctx context.Context) error {
 		table, err := client.Leases(ctx, c.Scope)
 		if err != nil {
 			return err
+		}
+		if table.Names == nil {
+			table.Names = []api.Lease{}
 		}
 		return c.print(table, func(p *page) { leasesTable(p, table) })
 	})
@@ -214,26 +225,33 @@ type getCmd struct {
 
 func (c getCmd) Run(ctx context.Context) error {
 	return c.ask(ctx, func(ctx context.Context, nc *nats.Conn, client *api.Client) error {
-		reader, err := consumer.Connect(ctx, consumer.Options{
-			Conn: nc, Scope: c.Scope, Consumer: "cli", ServiceKeys: c.ServiceKey, Insecure: true,
+		return c.reading(ctx, nc, client, c.ServiceKey, func(ctx context.Context, reader *consumer.Client) error {
+			var keys []string
+			if c.Key != "" {
+				keys = []string{c.Key}
+			}
+			cred, err := reader.Get(ctx, c.Name, keys...)
+			if errors.Is(err, consumer.ErrUnknownName) {
+				return unknownName(ctx, client, c.Scope, c.Name)
+			}
+			if errors.Is(err, consumer.ErrUnknownKey) {
+				return unknownKey(ctx, reader, c.Name, c.Key)
+			}
+			if err != nil {
+				return err
+			}
+			return c.print(cred)
 		})
-		if err != nil {
-			return err
-		}
-		defer reader.Close()
-		var keys []string
-		if c.Key != "" {
-			keys = []string{c.Key}
-		}
-		cred, err := reader.Get(ctx, c.Name, keys...)
-		if errors.Is(err, consumer.ErrUnknownName) {
-			return unknownName(ctx, client, c.Scope, c.Name)
-		}
-		if err != nil {
-			return err
-		}
-		return c.print(cred)
 	})
+}
+
+// unknownKey says which keys a credential has.
+func unknownKey(ctx context.Context, reader *consumer.Client, name, key string) error {
+	cred, err := reader.Get(ctx, name)
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%s has no key %q; its keys are: %s", name, key, strings.Join(cred.Keys(), ", "))
 }
 
 // print shows a credential: its values only where nobody looks over a shoulder,
@@ -244,6 +262,10 @@ func (c getCmd) print(cred consumer.Credential) error {
 		v, _ := cred.Get(c.Key)
 		if !reveal {
 			return errors.New("not shown on a terminal; use --reveal, or a pipe")
+		}
+		if c.Output != "table" {
+			text, _ := cred.JSON(c.Key)
+			return c.output.print(json.RawMessage(text.Reveal()), nil)
 		}
 		_, err := fmt.Println(v.Reveal())
 		return err
@@ -265,10 +287,7 @@ func (c getCmd) print(cred consumer.Credential) error {
 			out.Values[k] = v.Reveal()
 		}
 	}
-	if c.Output == "table" {
-		c.Output = "json" // values are no table
-	}
-	return c.output.print(out, nil)
+	return c.values().print(out, nil)
 }
 
 // unknownName says which names there are.
@@ -351,8 +370,9 @@ func (c adoptCmd) Run(ctx context.Context) error {
 		return fmt.Errorf("standard input must be a JSON object of at most %d bytes with the credential's values", adoptable)
 	}
 	return c.ask(ctx, func(ctx context.Context, _ *nats.Conn, client *api.Client) error {
-		return c.done(client.Adopt(ctx, c.Scope, c.Name, c.ServiceKey, api.Adoption{
+		d, err := client.Adopt(ctx, c.Scope, c.Name, c.ServiceKey, api.Adoption{
 			LeaseID: c.LeaseID, TTL: events.FromDuration(c.TTL), Renewable: c.Renewable, Values: values, Until: time.Now().Add(time.Minute),
-		}))
+		})
+		return c.done(d, c.sealedTo(ctx, client, c.ServiceKey, err))
 	})
 }

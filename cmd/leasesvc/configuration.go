@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/service"
 	"github.com/leasesvc/leasesvc/service/config"
 )
@@ -34,7 +35,7 @@ func (c configCheckCmd) Run(context.Context) error {
 		Scopes []string `json:"scopes"`
 	}{c.Config, true, cfg.ScopeNames()}
 	return c.print(out, func(p *page) {
-		p.line(plain, "%s and the definitions of %d scopes are right", c.Config, len(cfg.Scopes))
+		p.line(plain, "%s and the definitions of %s are right", c.Config, events.Counted(len(cfg.Scopes), "scope"))
 	})
 }
 

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/leasesvc/leasesvc/consumer"
 	"github.com/leasesvc/leasesvc/service"
 	"github.com/leasesvc/leasesvc/service/api"
 	"github.com/leasesvc/leasesvc/service/config"
@@ -30,8 +34,42 @@ const (
 	discoverWithin = 500 * time.Millisecond
 )
 
-// connect reaches NATS.
-func (c *connection) connect() (*nats.Conn, error) {
+// dialer has a connection attempt end with ctx, also where a server took it and
+// says nothing.
+type dialer struct {
+	ctx context.Context
+
+	mu        sync.Mutex
+	connected bool
+	keep      []func() bool
+	last      error // why the last attempt failed
+}
+
+// Dial implements nats.CustomDialer.
+func (d *dialer) Dial(network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: connectWithin}).DialContext(d.ctx, network, address)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last = err
+	if err == nil && !d.connected {
+		d.keep = append(d.keep, context.AfterFunc(d.ctx, func() { _ = conn.Close() }))
+	}
+	return conn, err
+}
+
+// done leaves the connection to who has it, and tells why the last attempt failed.
+func (d *dialer) done() (last error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.connected = true
+	for _, stop := range d.keep {
+		stop()
+	}
+	return d.last
+}
+
+// connect reaches NATS, or gives up when ctx ends.
+func (c *connection) connect(ctx context.Context) (*nats.Conn, error) {
 	url, opts := c.Server, []nats.Option{nats.Name("leasesvc command"), nats.Timeout(connectWithin), nats.MaxReconnects(5)}
 	if c.Creds != "" {
 		opts = append(opts, nats.UserCredentials(c.Creds))
@@ -49,7 +87,18 @@ func (c *connection) connect() (*nats.Conn, error) {
 			c.Scope = names[0]
 		}
 	}
-	nc, err := nats.Connect(url, opts...)
+	c.Server = url
+	d := &dialer{ctx: ctx}
+	nc, err := nats.Connect(url, append(opts, nats.SetCustomDialer(d))...)
+	if last := d.done(); last != nil && errors.Is(err, nats.ErrNoServers) {
+		err = last // says more
+	}
+	if ctx.Err() != nil {
+		if err == nil {
+			nc.Close()
+		}
+		return nil, fmt.Errorf("connecting to NATS at %s: %w", redactURL(url), ctx.Err())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("connecting to NATS at %s: %w; name the server with --server or LEASESVC_SERVER", redactURL(url), err)
 	}
@@ -66,7 +115,7 @@ func redactURL(url string) string {
 
 // ask connects, finds the scope, and calls f.
 func (c *connection) ask(ctx context.Context, f func(context.Context, *nats.Conn, *api.Client) error) error {
-	nc, err := c.connect()
+	nc, err := c.connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -84,7 +133,25 @@ func (c *connection) ask(ctx context.Context, f func(context.Context, *nats.Conn
 			refuse() // nobody will answer
 		}
 	})
-	return notAllowed(nc, f(ctx, nc, client))
+	return c.whoLeads(ctx, client, notAllowed(nc, f(ctx, nc, client)))
+}
+
+// whoLeads says which scopes are led where it may be that which makes the error:
+// nobody answered, and nobody leads the scope.
+func (c *connection) whoLeads(ctx context.Context, client *api.Client, err error) error {
+	var answered *api.Problem
+	if err == nil || ctx.Err() != nil || errors.As(err, &answered) || errors.Is(err, consumer.ErrUnknownName) || errors.Is(err, errNobodyServes) {
+		return err
+	}
+	led, _ := client.Scopes(ctx, discoverWithin)
+	if len(led) == 0 || slices.Contains(led, c.Scope) {
+		return err
+	}
+	says := fmt.Sprintf("nobody leads the scope %s here; those that are led are: %s", c.Scope, strings.Join(led, ", "))
+	if errors.Is(err, api.ErrNobodyLeads) {
+		return errors.New(says)
+	}
+	return fmt.Errorf("%w; %s", err, says)
 }
 
 // notAllowed tells an error that comes of what NATS does not allow this user.

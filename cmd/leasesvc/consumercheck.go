@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 
 	"github.com/leasesvc/leasesvc/agent/child"
 	"github.com/leasesvc/leasesvc/consumer/conformance"
@@ -43,13 +44,16 @@ func (c consumerCheckCmd) Run(ctx context.Context) error {
 		Keys: keys, Scope: c.Scope, Name: c.Name, Consumer: c.Consumer, Key: c.Key, Patience: c.Patience,
 	}
 	if err := errors.Join(wire.CheckToken("scope", c.Scope), wire.CheckToken("name", c.Name), wire.CheckToken("consumer", c.Consumer)); err != nil {
-		return err
+		return usageError{err}
+	}
+	if c.Key != "" && !nkeys.IsValidPublicUserKey(c.Key) {
+		return usageError{errors.New("--key: not a public user nkey (56 characters, U first)")}
 	}
 	if o.Good, o.Bad, err = c.credentials(); err != nil {
 		return err
 	}
 	at := connection{Server: c.Server, Creds: c.Creds}
-	if o.Conn, err = at.connect(); err != nil {
+	if o.Conn, err = at.connect(ctx); err != nil {
 		return err
 	}
 	defer o.Conn.Close()

@@ -48,7 +48,8 @@ func (c applyCmd) Run(ctx context.Context) error {
 			}
 			c.ServiceKey = st.ServiceKey
 		}
-		return c.done(client.ApplyDefinitions(ctx, c.Scope, c.ServiceKey, api.Definitions{File: c.File, Content: content, Until: time.Now().Add(definitionsValid)}))
+		d, err := client.ApplyDefinitions(ctx, c.Scope, c.ServiceKey, api.Definitions{File: c.File, Content: content, Until: time.Now().Add(definitionsValid)})
+		return c.done(d, c.sealedTo(ctx, client, c.ServiceKey, err))
 	})
 }
 
@@ -109,7 +110,7 @@ func (c diffCmd) Run(ctx context.Context) error {
 		}
 	})
 	if err == nil && len(out.Differs) > 0 {
-		err = &violatedError{fmt.Sprintf("%s differs from what is in force in %d names", c.Definitions, len(out.Differs))}
+		err = &violatedError{fmt.Sprintf("%s differs from what is in force in %s", c.Definitions, events.Counted(len(out.Differs), "name"))}
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/service"
 	"github.com/leasesvc/leasesvc/service/config"
 )
@@ -35,9 +36,9 @@ func (c doctorCmd) Run(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("the examination was interrupted: %w", ctx.Err())
 	case problems == 1:
-		return fmt.Errorf("1 problem was found in %d checks", len(findings))
+		return fmt.Errorf("1 problem was found in %s", events.Counted(len(findings), "check"))
 	case problems > 1:
-		return fmt.Errorf("%d problems were found in %d checks", problems, len(findings))
+		return fmt.Errorf("%d problems were found in %s", problems, events.Counted(len(findings), "check"))
 	}
 	return nil
 }

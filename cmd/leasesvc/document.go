@@ -42,6 +42,9 @@ func (c documentListCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if list.Documents == nil {
+			list.Documents = []api.DocumentRow{}
+		}
 		return c.print(list, func(p *page) {
 			p.row(bold, "DOCUMENT", "REVISION", "DEFINITIONS")
 			for _, d := range list.Documents {
@@ -61,7 +64,7 @@ func (c documentShowCmd) Run(ctx context.Context) error {
 	return c.ask(ctx, func(ctx context.Context, _ *nats.Conn, client *api.Client) error {
 		d, err := client.ShowDocument(ctx, c.Scope, c.Name)
 		if err != nil {
-			return err
+			return whichDocuments(ctx, client, c.Scope, c.Name, err)
 		}
 		if c.Output != "table" {
 			return c.print(d, nil)
@@ -82,11 +85,29 @@ func (c documentShowCmd) Run(ctx context.Context) error {
 	})
 }
 
+// whichDocuments says which documents there are, where a document that is not
+// there makes the error.
+func whichDocuments(ctx context.Context, client *api.Client, scope, name string, err error) error {
+	list, failed := client.Documents(ctx, scope)
+	if failed != nil {
+		return err
+	}
+	p := &api.Problem{Code: api.CodeUnknownName, Message: fmt.Sprintf("%s: there is no such document in scope %s", name, scope)}
+	for _, d := range list.Documents {
+		if d.Name == name {
+			return err
+		}
+		p.Names = append(p.Names, d.Name)
+	}
+	return p
+}
+
 // printJSON prints a document's content, which is JSON whatever the rest is.
 func printJSON(v any) error { return output{Output: "json"}.encode(os.Stdout, v) }
 
 type documentGetCmd struct {
 	connection
+	output
 	Name       string   `arg:"" help:"The document."`
 	Path       string   `arg:"" optional:"" help:"Only what is at this place."`
 	Reveal     bool     `help:"Show values on a terminal, too."`
@@ -97,28 +118,26 @@ func (c documentGetCmd) Run(ctx context.Context) error {
 	if !c.Reveal && isTerminal(os.Stdout) {
 		return errors.New("not shown on a terminal; use --reveal, or a pipe, or: leasesvc document show")
 	}
-	return c.ask(ctx, func(ctx context.Context, nc *nats.Conn, _ *api.Client) error {
-		reader, err := consumer.Connect(ctx, consumer.Options{Conn: nc, Scope: c.Scope, Consumer: "cli", ServiceKeys: c.ServiceKey, Insecure: true})
-		if err != nil {
-			return err
-		}
-		defer reader.Close()
-		d, err := reader.Document(ctx, c.Name)
-		if err != nil {
-			return err
-		}
-		if c.Path == "" {
-			return printJSON(json.RawMessage(d.JSON().Reveal()))
-		}
-		return printPlace(d, c.Path)
+	return c.ask(ctx, func(ctx context.Context, nc *nats.Conn, client *api.Client) error {
+		return c.reading(ctx, nc, client, c.ServiceKey, func(ctx context.Context, reader *consumer.Client) error {
+			d, err := reader.Document(ctx, c.Name)
+			if err != nil {
+				return whichDocuments(ctx, client, c.Scope, c.Name, err)
+			}
+			if c.Path == "" {
+				return c.values().print(json.RawMessage(d.JSON().Reveal()), nil)
+			}
+			return c.printPlace(d, c.Path)
+		})
 	})
 }
 
-// printPlace prints what is at a place: a text as it is, all else as JSON.
-func printPlace(d consumer.Document, at string) error {
+// printPlace prints what is at a place: a text as it is, unless JSON or YAML is
+// asked for, all else as JSON.
+func (c documentGetCmd) printPlace(d consumer.Document, at string) error {
 	path, err := document.ParsePath(at)
 	if err != nil {
-		return err
+		return usageError{err}
 	}
 	content, err := document.Parse([]byte(d.JSON().Reveal()))
 	if err != nil {
@@ -128,16 +147,17 @@ func printPlace(d consumer.Document, at string) error {
 	if err != nil {
 		return err
 	}
-	if text, ok := v.Text(); ok {
+	if text, ok := v.Text(); ok && c.Output == "table" {
 		_, err = fmt.Println(text.Reveal())
 		return err
 	}
-	return printJSON(json.RawMessage(v.Encode()))
+	return c.values().print(json.RawMessage(v.Encode()), nil)
 }
 
 // updating is what the commands share that change a document.
 type updating struct {
 	connection
+	output
 	Name       string `arg:"" help:"The document."`
 	Expect     int64  `default:"-1" placeholder:"REVISION" help:"The revision that the change was made from; 0: the document must not be there yet. Left out: the one that is there now."`
 	ServiceKey string `required:"" env:"LEASESVC_SERVICE_KEY" help:"The service's public key (see: leasesvc status)."`
@@ -160,15 +180,19 @@ func (c *updating) update(ctx context.Context, u api.DocumentUpdate) error {
 		}
 		u.Until = time.Now().Add(time.Minute)
 		done, err := client.UpdateDocument(ctx, c.Scope, c.Name, c.ServiceKey, u)
-		if err != nil {
+		if err = c.sealedTo(ctx, client, c.ServiceKey, err); err != nil {
 			return err
 		}
-		if len(done.Paths) == 0 {
-			fmt.Printf("document %s has revision %d; nothing differs\n", done.Name, done.Revision)
-			return nil
+		if done.Paths == nil {
+			done.Paths = []string{}
 		}
-		fmt.Printf("document %s has revision %d now; what differs: %s\n", done.Name, done.Revision, strings.Join(done.Paths, ", "))
-		return nil
+		return c.print(done, func(p *page) {
+			if len(done.Paths) == 0 {
+				p.line(plain, "document %s has revision %d; nothing differs", done.Name, done.Revision)
+				return
+			}
+			p.line(plain, "document %s has revision %d now; what differs: %s", done.Name, done.Revision, strings.Join(done.Paths, ", "))
+		})
 	})
 }
 
@@ -224,10 +248,10 @@ func (c documentSetCmd) Run(ctx context.Context) error {
 	for _, a := range c.Assign {
 		path, value, ok := strings.Cut(a, "=")
 		if !ok {
-			return errors.New("a change is written PATH=VALUE")
+			return usageError{fmt.Errorf("%q: a change is written PATH=VALUE", path)}
 		}
 		if _, err := document.ParsePath(path); err != nil {
-			return err
+			return usageError{err}
 		}
 		if value == "-" {
 			src, err := io.ReadAll(io.LimitReader(os.Stdin, document.MaxBytes))

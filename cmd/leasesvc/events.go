@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/events/journal"
+	"github.com/leasesvc/leasesvc/screen"
 )
 
 type eventsCmd struct {
@@ -36,14 +37,14 @@ func (c eventsCmd) Run(ctx context.Context) error {
 	if err := c.prepare(); err != nil {
 		return err
 	}
+	if c.Follow && c.File != "" {
+		return usageError{errors.New("--follow goes with the stream, not with --file")}
+	}
 	l, err := c.open(ctx, c.Lease != "")
 	if err != nil {
 		return err
 	}
 	defer l.close()
-	if c.Follow && l.journal == nil {
-		return errors.New("--follow goes with the stream, not with --file")
-	}
 	seen := false
 	show := func(m journal.Message) error {
 		shown, err := c.show(os.Stdout, m)
@@ -149,7 +150,7 @@ func (c *eventsCmd) show(w io.Writer, m journal.Message) (shown bool, err error)
 		if c.UTC {
 			line = e.Time.UTC().Format("2006-01-02 15:04:05.000") + strings.TrimPrefix(line, e.Time.Local().Format(eventStamp))
 		}
-		_, err = fmt.Fprintln(w, visible(line))
+		_, err = fmt.Fprintln(w, screen.Visible(line))
 	}
 	return true, err
 }
@@ -168,7 +169,7 @@ func (c *eventsCmd) showForeign(w io.Writer, m journal.Message, why error) (bool
 	}
 	var err error
 	if c.Output == "table" {
-		_, err = fmt.Fprintf(w, "%d  ?  %s\n", m.Seq, visible(why.Error()))
+		_, err = fmt.Fprintf(w, "%d  ?  %s\n", m.Seq, screen.Visible(why.Error()))
 	} else {
 		_, err = w.Write(exportLine(m))
 	}

@@ -35,17 +35,18 @@ type explanation struct {
 }
 
 func (c explainCmd) Run(ctx context.Context) error {
+	until := moment{Time: time.Now()}
+	if c.As != "" {
+		var err error
+		if until, err = parseMoment(c.As, time.Now()); err != nil {
+			return usageError{fmt.Errorf("--at: %w", err)}
+		}
+	}
 	l, err := c.open(ctx, true)
 	if err != nil {
 		return err
 	}
 	defer l.close()
-	until := moment{Time: time.Now()}
-	if c.As != "" {
-		if until, err = parseMoment(c.As, time.Now()); err != nil {
-			return usageError{fmt.Errorf("--at: %w", err)}
-		}
-	}
 	life, names, last := story.NewLife(c.Name), map[string]bool{}, time.Time{}
 	p, err := c.fold(ctx, l, func(e *events.Event) bool {
 		if c.As != "" && until.before(e.Time, e.Seq) {
@@ -97,7 +98,7 @@ func explain(s *leasecore.State, name string, now time.Time, life *story.Life) e
 func (x explanation) table(p *page) {
 	p.line(bold, "%s of scope %s", x.Name, x.Scope)
 	if x.Left > 0 {
-		p.line(plain, "  ... %d lines before (--all)", x.Left)
+		p.line(plain, "  ... %s before (--all)", events.Counted(x.Left, "line"))
 	}
 	day := ""
 	for _, line := range x.Lines {

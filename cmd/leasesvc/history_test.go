@@ -32,6 +32,7 @@ type history struct {
 	projection *projector.Projection
 	log        []journal.Message
 	commands   int
+	users      string // what a user name is made of
 }
 
 func newHistory(t *testing.T) *history {
@@ -46,7 +47,7 @@ func newHistory(t *testing.T) *history {
 	}
 	return &history{
 		t: t, now: time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC), keys: keys, seed: string(seed),
-		chain: events.NewChain(keys.MACKey()), projection: projector.New("prod", keys.MACKey()),
+		chain: events.NewChain(keys.MACKey()), projection: projector.New("prod", keys.MACKey()), users: "v-orders-%02d",
 	}
 }
 
@@ -110,7 +111,7 @@ func (h *history) grant(name string, ttl int64) {
 	l := h.name(name).Lease(h.name(name).Candidate)
 	g := &events.Acquired{
 		LeaseID: fmt.Sprintf("%s/lease%02d", l.Path, l.No), TTL: events.WholeSeconds(ttl), Renewable: true, SentAt: h.now, Guard: fmt.Sprintf("accessor%02d", l.No),
-		GuardTTL: events.WholeSeconds(60), Keys: []string{"password", "username"}, Public: map[string]string{"username": fmt.Sprintf("v-orders-%02d", l.No)},
+		GuardTTL: events.WholeSeconds(60), Keys: []string{"password", "username"}, Public: map[string]string{"username": fmt.Sprintf(h.users, l.No)},
 		Fingerprint: fmt.Sprintf("f%02d", l.No),
 	}
 	if h.name(name).Definition.Kind == events.KindKV {
@@ -196,14 +197,63 @@ func (h *history) live() *history {
 	return h
 }
 
+// laterData is what a later release writes.
+type laterData struct {
+	Tenant string `json:"tenant"`
+}
+
+func (laterData) EventType() events.Type { return events.TypeInstalled }
+func (laterData) EventVersion() int      { return 7 }
+
+// later has an instance of a later release write an event that this one does not
+// know.
+func (h *history) later() *history {
+	h.t.Helper()
+	s := h.projection.State()
+	e := events.Event{ID: "later", Scope: "prod", Name: "mail", Lease: 1, Epoch: s.Epoch, Time: h.now, Actor: events.Service(s.Holder), Version: 7, Data: laterData{"a"}}
+	payload, err := h.chain.Seal(&e)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.log = append(h.log, journal.Message{Seq: uint64(len(h.log) + 1), Subject: e.Subject(), Payload: payload})
+	return h
+}
+
+// wide is a short life whose texts take two columns a letter, or none, or would turn
+// what is around them.
+func (h *history) wide() *history {
+	h.users = "用户-%d-\u202ee\u0301"
+	def := events.DefaultDefinition()
+	def.Vault, def.Path, def.Kind = "main", "database/creds/orders", events.KindPostgreSQL
+	lone := def
+	def.Consumers = []events.Consumer{{Name: "api"}}
+	h.open(11, "主机-a", events.HowFresh)
+	h.do(leasecore.ApplyDefinitions{Revision: 1, Digest: "d1", Definitions: map[string]events.Definition{"a": def, "long-name-of-a-lease": lone}})
+	h.register("a", "api", "pod-1", "01API")
+	h.grant("a", 3600)
+	h.answer("a", "01API", true, "")
+	h.confirm("a", "01API")
+	h.grant("long-name-of-a-lease", 3600)
+	h.pass(time.Minute)
+	h.do(leasecore.Rotate{Name: "a"}, "操作员")
+	h.grant("a", 3600)
+	h.answer("a", "01API", false, "連線池拒絕\x1b[2J")
+	return h
+}
+
 // write writes the export of the log, and the seal key.
 func (h *history) write(dir string) error {
+	if err := os.WriteFile(filepath.Join(dir, "seal.key"), []byte(h.seed), 0o600); err != nil {
+		return err
+	}
+	return h.export(filepath.Join(dir, "log.jsonl"))
+}
+
+// export writes the log as leasesvc events --output json does.
+func (h *history) export(file string) error {
 	var b []byte
 	for _, m := range h.log {
 		b = append(b, exportLine(m)...)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "log.jsonl"), b, 0o644); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "seal.key"), []byte(h.seed), 0o600)
+	return os.WriteFile(file, b, 0o644)
 }

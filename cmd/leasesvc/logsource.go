@@ -44,7 +44,7 @@ var errNoScope = errors.New("the log is empty: no scope was ever led")
 // open opens the log, and finds the scope where none was named and one is
 // needed.
 func (s *logSource) open(ctx context.Context, needScope bool) (*openLog, error) {
-	l := &openLog{}
+	l, named := &openLog{}, s.Scope
 	if s.File != "" {
 		var err error
 		if l.file, err = readExport(s.File); err != nil {
@@ -53,8 +53,17 @@ func (s *logSource) open(ctx context.Context, needScope bool) (*openLog, error) 
 	} else if err := s.openStream(ctx, l); err != nil {
 		return nil, err
 	}
-	if needScope && s.Scope == "" {
+	if needScope && s.Scope == "" || named != "" {
 		scopes, err := l.scopes(ctx)
+		switch {
+		case err != nil || named == "":
+		case len(scopes) == 0:
+			err = errNoScope
+		case !slices.Contains(scopes, named):
+			err = fmt.Errorf("the log has no scope %s; its scopes are: %s", named, strings.Join(scopes, ", "))
+		default:
+			return l, nil
+		}
 		if err == nil {
 			switch len(scopes) {
 			case 0:
@@ -74,7 +83,7 @@ func (s *logSource) open(ctx context.Context, needScope bool) (*openLog, error) 
 }
 
 func (s *logSource) openStream(ctx context.Context, l *openLog) error {
-	nc, err := s.connect()
+	nc, err := s.connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -103,7 +112,7 @@ func (l *openLog) close() {
 func (l *openLog) scopes(ctx context.Context) ([]string, error) {
 	found := map[string]bool{}
 	note := func(subject string) {
-		if scope, name, _, err := events.ParseSubject(subject); err == nil && name == events.EpochName {
+		if scope, name, _, err := events.ParseSubject(subject); err == nil && (name == events.EpochName || l.journal == nil) {
 			found[scope] = true
 		}
 	}

@@ -90,7 +90,12 @@ func run() int {
 	}
 	kctx, err := parser.Parse(os.Args[1:])
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "leasesvc: %v\nRun \"leasesvc --help\" for what there is.\n", err)
+		command := "leasesvc"
+		var wrong *kong.ParseError
+		if errors.As(err, &wrong) && wrong.Context.Selected() != nil {
+			command = wrong.Context.Selected().FullPath()
+		}
+		fmt.Fprintf(os.Stderr, "leasesvc: %v\nRun \"%s --help\" for what there is.\n", err, command)
 		return exitConfig
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -133,11 +138,13 @@ func exitCode(err error) int {
 	}
 }
 
-type versionCmd struct{}
+type versionCmd struct{ output }
 
-func (versionCmd) Run() error {
-	fmt.Println("leasesvc", programVersion())
-	return nil
+func (c versionCmd) Run() error {
+	out := struct {
+		Version string `json:"version"`
+	}{programVersion()}
+	return c.print(out, func(p *page) { p.line(plain, "leasesvc %s", out.Version) })
 }
 
 func programVersion() string {

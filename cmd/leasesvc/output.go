@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strings"
-	"text/tabwriter"
 
+	"github.com/charmbracelet/x/ansi"
 	"go.yaml.in/yaml/v4"
 	"golang.org/x/term"
+
+	"github.com/leasesvc/leasesvc/screen"
 )
 
 // output is how a command prints what it has to say.
@@ -22,9 +23,17 @@ type output struct {
 // print prints v as JSON or YAML, or as the table that a person reads.
 func (o output) print(v any, table func(*page)) error {
 	if o.Output == "table" {
-		return printPage(os.Stdout, isTerminal(os.Stdout), table)
+		return printPage(os.Stdout, colours(os.Stdout), table)
 	}
 	return o.encode(os.Stdout, v)
+}
+
+// values is how values are printed, which are no table.
+func (o output) values() output {
+	if o.Output == "table" {
+		o.Output = "json"
+	}
+	return o
 }
 
 // encode writes v as JSON or YAML; both have the same keys in the same order.
@@ -65,6 +74,15 @@ func inBlocks(n *yaml.Node) {
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
+// colours tells whether what is written to f is to be in colours: on a terminal that
+// knows them, unless somebody does not want them (https://no-color.org).
+func colours(f *os.File) bool {
+	return isTerminal(f) && os.Getenv("NO_COLOR") == "" && !dumb()
+}
+
+// dumb tells that the terminal does not even move its cursor.
+func dumb() bool { return os.Getenv("TERM") == "dumb" }
+
 // colour is an ANSI sequence.
 type colour string
 
@@ -77,68 +95,81 @@ const (
 	normal        = "\x1b[0m"
 )
 
-// page is text in columns for a person. Colours, a line at a time, come only on
-// a terminal (and not where NO_COLOR is set).
-type page struct {
-	w       *tabwriter.Writer
-	buf     bytes.Buffer
-	colours []colour
+// page is text in columns for a person. Colours, a line at a time, come only where
+// they are wanted.
+type page struct{ lines []pageLine }
+
+// pageLine has one cell, or the cells of a row.
+type pageLine struct {
+	colour colour
+	cells  []string
 }
+
+// between is the space between two columns.
+const between = "  "
 
 // row adds a line of cells.
 func (p *page) row(c colour, cells ...any) {
-	p.colours = append(p.colours, c)
-	for i, cell := range cells {
-		if i > 0 {
-			fmt.Fprint(p.w, "\t")
-		}
-		fmt.Fprint(p.w, visible(fmt.Sprint(cell)))
+	line := pageLine{colour: c}
+	for _, cell := range cells {
+		line.cells = append(line.cells, screen.Visible(fmt.Sprint(cell)))
 	}
-	fmt.Fprintln(p.w)
+	p.lines = append(p.lines, line)
 }
 
 // line adds a line that belongs to no column; it ends the columns above it.
 func (p *page) line(c colour, format string, args ...any) {
-	_ = p.w.Flush() // into memory
-	p.colours = append(p.colours, c)
-	fmt.Fprintln(&p.buf, visible(fmt.Sprintf(format, args...)))
+	p.lines = append(p.lines, pageLine{c, []string{screen.Visible(fmt.Sprintf(format, args...))}})
 }
 
-// visible keeps what somebody wrote into a name or a message from moving the
-// cursor or breaking the table.
-func visible(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return '?'
+// write writes the page. A column is what stands in the same place of rows that
+// follow each other; the last cell of a row is in none, so that it can be as long as
+// it likes. Widths are those on a screen.
+func (p *page) write(w io.Writer, coloured bool) error {
+	var b strings.Builder
+	widths := p.widths()
+	for i, line := range p.lines {
+		var text strings.Builder
+		for k, cell := range line.cells {
+			text.WriteString(cell)
+			if k < len(line.cells)-1 {
+				text.WriteString(strings.Repeat(" ", widths[i][k]-ansi.StringWidth(cell)) + between)
+			}
 		}
-		return r
-	}, s)
-}
-
-// trailing is what the columns leave behind the last cell of a line.
-var trailing = regexp.MustCompile(`(?m) +$`)
-
-func printPage(w io.Writer, terminal bool, table func(*page)) error {
-	p := &page{}
-	p.w = tabwriter.NewWriter(&p.buf, 0, 0, 2, ' ', 0)
-	table(p)
-	if err := p.w.Flush(); err != nil {
-		return err
+		shown := strings.TrimRight(text.String(), " ")
+		if coloured && line.colour != plain && shown != "" {
+			shown = string(line.colour) + shown + normal
+		}
+		b.WriteString(shown + "\n")
 	}
-	text := trailing.ReplaceAllString(p.buf.String(), "")
-	if terminal && os.Getenv("NO_COLOR") == "" {
-		text = p.coloured(text)
-	}
-	_, err := io.WriteString(w, text)
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func (p *page) coloured(text string) string {
-	lines := strings.SplitAfter(text, "\n")
-	for i, c := range p.colours {
-		if c != plain && i < len(lines) {
-			lines[i] = string(c) + strings.TrimSuffix(lines[i], "\n") + normal + "\n"
+// widths gives each cell the width of its column.
+func (p *page) widths() [][]int {
+	out := make([][]int, len(p.lines))
+	for k := 0; ; k++ {
+		found, first := false, 0
+		for first < len(p.lines) {
+			end, width := first, 0
+			for end < len(p.lines) && len(p.lines[end].cells) > k+1 {
+				width = max(width, ansi.StringWidth(p.lines[end].cells[k]))
+				end++
+			}
+			for ; first < end; first++ {
+				out[first], found = append(out[first], width), true
+			}
+			first++
+		}
+		if !found {
+			return out
 		}
 	}
-	return strings.Join(lines, "")
+}
+
+func printPage(w io.Writer, coloured bool, table func(*page)) error {
+	p := &page{}
+	table(p)
+	return p.write(w, coloured)
 }

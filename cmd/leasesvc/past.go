@@ -58,18 +58,12 @@ func (c atCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer l.close()
-	last, acquired := time.Time{}, map[uint64]time.Time{}
+	last := time.Time{}
 	p, err := c.fold(ctx, l, func(e *events.Event) bool {
 		if when.before(e.Time, e.Seq) {
 			return false
 		}
 		last = e.Time
-		switch d := e.Data.(type) {
-		case *events.Acquired:
-			acquired[e.Lease] = d.SentAt
-		case *events.Adopted:
-			acquired[e.Lease] = d.SentAt
-		}
 		return true
 	})
 	if err != nil {
@@ -81,11 +75,11 @@ func (c atCmd) Run(ctx context.Context) error {
 	if when.Time.IsZero() {
 		when.Time = last
 	}
-	out := pastOf(p.State(), when.Time.UTC(), acquired)
+	out := pastOf(p.State(), when.Time.UTC())
 	return c.print(out, out.table)
 }
 
-func pastOf(s *leasecore.State, at time.Time, acquired map[uint64]time.Time) past {
+func pastOf(s *leasecore.State, at time.Time) past {
 	out := past{Scope: s.Scope, Time: at, Seq: s.LastSeq, Epoch: s.Epoch, Holder: s.Holder, Released: s.Released, Revision: s.Revision, Names: []pastName{}}
 	for _, name := range s.SortedNames() {
 		n := s.Name(name)
@@ -95,7 +89,7 @@ func pastOf(s *leasecore.State, at time.Time, acquired map[uint64]time.Time) pas
 		}
 		for i := range n.Leases {
 			l := &n.Leases[i]
-			x := pastLease{Lease: l.No, State: l.State.String(), LeaseID: l.LeaseID, Public: l.Public.Map(), Acquired: acquired[l.No]}
+			x := pastLease{Lease: l.No, State: l.State.String(), LeaseID: l.LeaseID, Public: l.Public.Map(), Acquired: l.AcquiredAt}
 			x.Expires, _ = l.Expires()
 			row.Leases = append(row.Leases, x)
 		}

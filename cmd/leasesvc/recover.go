@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/service"
 	"github.com/leasesvc/leasesvc/service/api"
 	"github.com/leasesvc/leasesvc/service/config"
@@ -35,7 +36,7 @@ func (c recoverCmd) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, recoverWithin)
 	defer cancel()
 	conn := connection{Config: c.Config}
-	nc, err := conn.connect()
+	nc, err := conn.connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -97,7 +98,7 @@ func (c recoverCmd) nobodyLeads(ctx context.Context, nc *nats.Conn, cfg *config.
 
 func damageTable(p *page, d *service.Damage) {
 	if len(d.Found) == 0 {
-		p.line(plain, "scope %s: nothing is lost; epoch %d, %d leases", d.Scope, d.Epoch, len(d.Kept))
+		p.line(plain, "scope %s: nothing is lost; epoch %d, %s", d.Scope, d.Epoch, events.Counted(len(d.Kept), "lease"))
 		return
 	}
 	p.line(bold, "scope %s: known of are epoch %d and sequence %d", d.Scope, d.Epoch, d.LastSeq)

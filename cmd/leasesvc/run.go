@@ -15,6 +15,7 @@ import (
 	"github.com/leasesvc/leasesvc/agent/child"
 	"github.com/leasesvc/leasesvc/agent/render"
 	"github.com/leasesvc/leasesvc/consumer"
+	"github.com/leasesvc/leasesvc/service/api"
 )
 
 type runCmd struct {
@@ -37,7 +38,7 @@ const exitNotRun = 126 // as a shell's
 
 func (c runCmd) Run(ctx context.Context) error {
 	if len(c.Document)+len(c.Lease) == 0 {
-		return errors.New("name at least one --document or --lease whose values the command is to have")
+		return usageError{errors.New("name at least one --document or --lease whose values the command is to have")}
 	}
 	variables, err := c.variables(ctx)
 	if err != nil {
@@ -82,7 +83,7 @@ const runRest = 500 * time.Millisecond
 
 // variables reads what the command is to have.
 func (c runCmd) variables(ctx context.Context) ([]string, error) {
-	nc, err := c.connect()
+	nc, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -90,13 +91,18 @@ func (c runCmd) variables(ctx context.Context) ([]string, error) {
 	if err := c.findScopeOf(ctx, nc); err != nil {
 		return nil, err
 	}
-	reader, err := consumer.Connect(ctx, consumer.Options{Conn: nc, Scope: c.Scope, Consumer: "cli", ServiceKeys: c.ServiceKey, Insecure: true})
-	if err != nil {
-		return nil, err
-	}
-	defer reader.Close()
 	ctx, cancel := context.WithTimeout(ctx, c.Wait)
 	defer cancel()
+	client, all := api.NewClient(nc), []string(nil)
+	err = c.reading(ctx, nc, client, c.ServiceKey, func(ctx context.Context, reader *consumer.Client) error {
+		all, err = c.read(ctx, client, reader)
+		return err
+	})
+	return all, err
+}
+
+// read makes variables of the documents and leases.
+func (c runCmd) read(ctx context.Context, client *api.Client, reader *consumer.Client) ([]string, error) {
 	from, all := map[string]string{}, []string{}
 	add := func(what string, content any) error {
 		variables, err := render.Environment(content, c.Prefix)
@@ -123,6 +129,8 @@ func (c runCmd) variables(ctx context.Context) ([]string, error) {
 		})
 		if err == nil {
 			err = add("document "+name, content)
+		} else {
+			err = whichDocuments(ctx, client, c.Scope, name, err)
 		}
 		if err != nil {
 			return nil, err
@@ -136,8 +144,11 @@ func (c runCmd) variables(ctx context.Context) ([]string, error) {
 			}
 			return contentOf(cred)
 		})
-		if err == nil {
+		switch {
+		case err == nil:
 			err = add("lease "+name, content)
+		case errors.Is(err, consumer.ErrUnknownName):
+			err = unknownName(ctx, client, c.Scope, name)
 		}
 		if err != nil {
 			return nil, err

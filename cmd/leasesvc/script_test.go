@@ -2,12 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +21,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/leasesvc/leasesvc/devvault"
+	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/events/journal"
 	"github.com/leasesvc/leasesvc/handover"
 	"github.com/leasesvc/leasesvc/internal/natstest"
 )
@@ -30,7 +36,8 @@ var update = flag.Bool("update", false, "write what the commands print now into 
 // TestScripts runs the program as a person would: what it prints, and what it
 // exits with. Scripts that begin with "service-" find NATS and a Vault, those
 // that begin with "permitted-" a NATS with permissions as well, those that begin
-// with "log-" the export of a log, log.jsonl.
+// with "log-" the export of a log, log.jsonl, and those that begin with "stored-" such
+// an export and a NATS to store it in.
 func TestScripts(t *testing.T) {
 	key, err := handover.NewSeed()
 	if err != nil {
@@ -46,6 +53,11 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			env.Setenv("TZ", "UTC")
+			root, err := filepath.Abs("../..")
+			if err != nil {
+				return err
+			}
+			env.Setenv("ROOT", root)
 			switch script := strings.TrimPrefix(filepath.Base(env.WorkDir), "script-"); {
 			case strings.HasPrefix(script, "service-"):
 				return withServers(env, natstest.Start(t))
@@ -55,8 +67,20 @@ func TestScripts(t *testing.T) {
 					return err
 				}
 				return withServers(env, ns)
-			case strings.HasPrefix(script, "log-"):
-				return newHistory(t).live().write(env.WorkDir)
+			case strings.HasPrefix(script, "log-"), strings.HasPrefix(script, "stored-"):
+				if err := newHistory(t).wide().export(filepath.Join(env.WorkDir, "wide.jsonl")); err != nil {
+					return err
+				}
+				h := newHistory(t).live()
+				if err := h.write(env.WorkDir); err != nil {
+					return err
+				}
+				if err := h.later().export(filepath.Join(env.WorkDir, "future.jsonl")); err != nil || strings.HasPrefix(script, "log-") {
+					return err
+				}
+				env.Setenv("NATS", natstest.Start(t).URL())
+				env.Setenv("LEASESVC_SERVER", env.Getenv("NATS"))
+				return nil
 			default:
 				return nil
 			}
@@ -64,6 +88,10 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exitcode":   exitCodeIs,
 			"onterminal": onTerminal,
+			"masked":     masked,
+			"alike":      alike,
+			"silent":     silent,
+			"accepted":   accepted,
 			"publish":    publish,
 			"refused":    refused,
 			"takepart":   takePart,
@@ -76,6 +104,8 @@ func TestScripts(t *testing.T) {
 				ts.Check(js.DeleteStream(context.Background(), args[0]))
 			},
 			"violations": violationsAre,
+			"store":      store,
+			"lose":       lose,
 			"eventually": func(ts *testscript.TestScript, neg bool, args []string) {
 				eventually(ts, args)
 			},
@@ -95,6 +125,89 @@ func exitCodeIs(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
+// silent is a server that takes connections and says nothing: $SILENT.
+func silent(ts *testscript.TestScript, _ bool, _ []string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	taken := make(chan net.Conn, 64)
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			taken <- conn
+		}
+	})
+	ts.Defer(func() {
+		_ = l.Close()
+		ended.Wait()
+		for len(taken) > 0 {
+			_ = (<-taken).Close()
+		}
+	})
+	ts.Setenv("SILENT", "nats://"+l.Addr().String())
+	silents.Store(ts.Getenv("WORK"), taken)
+}
+
+// silents are the connections that a script's silent server has, by its directory.
+var silents sync.Map
+
+// accepted waits until the last of them is there: the one before is gone.
+func accepted(ts *testscript.TestScript, _ bool, _ []string) {
+	taken, _ := silents.Load(ts.Getenv("WORK"))
+	for range 2 {
+		select {
+		case conn := <-taken.(chan net.Conn):
+			ts.Defer(func() { _ = conn.Close() })
+		case <-time.After(30 * time.Second):
+			ts.Fatalf("nobody connects")
+		}
+	}
+}
+
+// store makes the stream of an export, whatever stands in it: store FILE
+func store(ts *testscript.TestScript, _ bool, args []string) {
+	log, err := readExport(ts.MkAbs(args[0]))
+	ts.Check(err)
+	nc, err := nats.Connect(ts.Getenv("NATS"))
+	ts.Check(err)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	if err := js.DeleteStream(ctx, journal.DefaultStream); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		ts.Fatalf("%v", err)
+	}
+	_, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: journal.DefaultStream, Subjects: []string{events.SubjectRoot + ".>"}})
+	ts.Check(err)
+	for _, m := range log {
+		ack, err := js.Publish(ctx, m.Subject, m.Payload)
+		ts.Check(err)
+		if ack.Sequence != m.Seq {
+			ts.Fatalf("sequence %d is stored as %d", m.Seq, ack.Sequence)
+		}
+	}
+}
+
+// lose deletes a message of the stream: lose SEQUENCE
+func lose(ts *testscript.TestScript, _ bool, args []string) {
+	seq, err := strconv.ParseUint(args[0], 10, 64)
+	ts.Check(err)
+	nc, err := nats.Connect(ts.Getenv("NATS"))
+	ts.Check(err)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	s, err := js.Stream(ctx, journal.DefaultStream)
+	ts.Check(err)
+	ts.Check(s.SecureDeleteMsg(ctx, seq))
+}
+
 // publish puts a message into the stream, past every rule: publish SUBJECT TEXT
 func publish(ts *testscript.TestScript, _ bool, args []string) {
 	nc, err := nats.Connect(ts.Getenv("NATS"))
@@ -106,13 +219,16 @@ func publish(ts *testscript.TestScript, _ bool, args []string) {
 
 // eventually runs a command until it succeeds.
 func eventually(ts *testscript.TestScript, args []string) {
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(60 * time.Second)
 	for {
 		err := ts.Exec(args[0], args[1:]...)
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
+			if b, err := os.ReadFile(ts.MkAbs("screen.txt")); err == nil {
+				ts.Logf("the screen:\n%s", b)
+			}
 			ts.Fatalf("%v never succeeded: %v", args, err)
 		}
 		<-time.After(50 * time.Millisecond)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -94,17 +95,31 @@ func (c sealKeyShowCmd) Run() error {
 }
 
 type sealKeyNewCmd struct {
-	File string `help:"Write it to a file that only its owner can read, instead of printing it." placeholder:"PATH"`
+	output
+	File   string `help:"Write it to a file that only its owner can read, instead of printing it." placeholder:"PATH"`
+	Reveal bool   `help:"Show it on a terminal, too."`
 }
 
 func (c sealKeyNewCmd) Run() error {
+	if c.File == "" && !c.Reveal && isTerminal(os.Stdout) {
+		return errors.New("not shown on a terminal; use --file, or --reveal, or a pipe")
+	}
 	seed, err := handover.NewSeed()
 	if err != nil {
 		return err
 	}
-	if c.File == "" {
-		_, err := fmt.Println(seed.Reveal())
+	keys, err := handover.NewKeys(seed)
+	if err != nil {
 		return err
+	}
+	out := struct {
+		File   string `json:"file,omitempty"`
+		Key    string `json:"seal_key,omitempty"`
+		Public string `json:"service_key"`
+	}{c.File, "", keys.Public()}
+	if c.File == "" {
+		out.Key = seed.Reveal()
+		return c.print(out, func(p *page) { p.line(plain, "%s", out.Key) })
 	}
 	f, err := os.OpenFile(c.File, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -116,10 +131,5 @@ func (c sealKeyNewCmd) Run() error {
 	if err := f.Close(); err != nil {
 		return fmt.Errorf("writing the seal key: %w", err)
 	}
-	keys, err := handover.NewKeys(seed)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("wrote %s; consumers pin its public half: %s\n", c.File, keys.Public())
-	return nil
+	return c.print(out, func(p *page) { p.line(plain, "wrote %s; consumers pin its public half: %s", c.File, out.Public) })
 }

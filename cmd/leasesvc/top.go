@@ -9,6 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/nats-io/nats.go"
+	"golang.org/x/term"
 
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/screen"
@@ -18,13 +19,14 @@ import (
 
 type topCmd struct {
 	logSource
+	output
 	Every time.Duration `default:"1s" help:"How often the holders are asked."`
-	Once  bool          `help:"Print one screen and end; the way it is where the output is no terminal."`
+	Once  bool          `help:"Print one screen and end; the way it is with --output json or yaml, and where the output is no terminal."`
 }
 
 const (
-	// frameWidth and frameHeight are the size of a screen that is no terminal's.
-	frameWidth, frameHeight = 120, 40
+	// anyWidth is the width of what is no screen.
+	anyWidth = 10_000
 	// fastestTop keeps a slip of the finger from asking without end.
 	fastestTop = 100 * time.Millisecond
 	// answersWithin bounds one round of asking.
@@ -38,22 +40,60 @@ func (c topCmd) Run(ctx context.Context) error {
 	if c.Every < fastestTop {
 		return usageError{fmt.Errorf("--every: %s is too often; at least %s", c.Every, fastestTop)}
 	}
-	nc, err := c.connect()
+	nc, err := c.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
 	t := &top{cmd: c, ctx: ctx, nc: nc, client: api.NewClient(nc), board: &screen.Board{}}
-	if c.Once || !isTerminal(os.Stdout) {
+	if c.Output != "table" {
+		return c.print(seenOf(t.ask()), nil)
+	}
+	if c.Once || !isTerminal(os.Stdout) || dumb() {
 		t.board.Take(t.ask())
-		_, err := fmt.Println(t.board.Render(frameWidth, frameHeight, false))
+		_, err := fmt.Print(t.board.Print(printWidth(), colours(os.Stdout)))
 		return err
 	}
-	_, err = tea.NewProgram(t, tea.WithContext(ctx)).Run()
+	// A signal ends ctx, which is enough: two that end the program would race.
+	_, err = tea.NewProgram(t, tea.WithContext(ctx), tea.WithoutSignalHandler()).Run()
 	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil || errors.Is(err, tea.ErrInterrupted) {
 		return nil // ended by a signal
 	}
 	return err
+}
+
+// printWidth is how wide the board can be printed.
+func printWidth() int {
+	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && width > 0 {
+		return width
+	}
+	return anyWidth
+}
+
+// topSeen is what top prints for programs: what each holder said, or why it did not.
+type topSeen struct {
+	Time   time.Time  `json:"time"`
+	Scopes []topScope `json:"scopes"`
+}
+
+type topScope struct {
+	Scope   string      `json:"scope"`
+	Problem string      `json:"problem,omitempty"`
+	Status  *api.Status `json:"status,omitempty"`
+	Leases  []api.Lease `json:"leases,omitempty"`
+}
+
+func seenOf(seen screen.Seen) topSeen {
+	out := topSeen{seen.Time.UTC(), []topScope{}}
+	for i := range seen.Scopes {
+		s := &seen.Scopes[i]
+		row := topScope{Scope: s.Name, Problem: s.Problem}
+		if s.Problem == "" {
+			row.Status, row.Leases = &s.Status, s.Leases.Names
+		}
+		out.Scopes = append(out.Scopes, row)
+	}
+	return out
 }
 
 // top is the program that draws the board: it asks once in a while, and passes on
@@ -160,7 +200,7 @@ func (t *top) View() tea.View {
 	if t.width == 0 {
 		return tea.NewView("")
 	}
-	v := tea.NewView(t.board.Render(t.width, t.height, os.Getenv("NO_COLOR") == ""))
+	v := tea.NewView(t.board.Render(t.width, t.height, colours(os.Stdout)))
 	v.AltScreen = true
 	return v
 }

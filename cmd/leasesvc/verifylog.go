@@ -105,7 +105,7 @@ func anchors(file string) ([]audit.Head, error) {
 
 func (c verifyLogCmd) table(p *page, r audit.Report, settings string) {
 	for _, s := range r.Scopes {
-		p.row(bold, "scope "+s.Scope, fmt.Sprintf("%d events up to sequence %d, %d epochs, the last is %d", s.Events, s.Seq, s.Epochs, s.Epoch))
+		p.row(bold, "scope "+s.Scope, fmt.Sprintf("%s up to sequence %d, %s, the last is %d", events.Counted(s.Events, "event"), s.Seq, events.Counted(s.Epochs, "epoch"), s.Epoch))
 		p.row(plain, "  leases", fmt.Sprintf("%d begun, %d closed, %d open%s", s.Leases, s.Closed, len(s.Open), openLeases(s.Open)))
 		p.row(plain, "  events", usage(s.Types))
 		p.row(plain, "  head", s.MAC)
@@ -122,17 +122,17 @@ func (c verifyLogCmd) table(p *page, r audit.Report, settings string) {
 		p.line(yellow, "The stream's settings: %s", settings)
 	}
 	if r.Intact && !r.MACs {
-		p.line(yellow, "Beside the MACs, the log is intact: %d messages were read, sequence %d to %d.", r.Messages, r.FirstSeq, r.LastSeq)
+		p.line(yellow, "Beside the MACs, the log is intact: %s, sequence %d to %d.", wereRead(r.Messages), r.FirstSeq, r.LastSeq)
 		return
 	}
 	if r.Intact {
-		p.line(green, "The log is intact: %d messages were read, sequence %d to %d.", r.Messages, r.FirstSeq, r.LastSeq)
+		p.line(green, "The log is intact: %s, sequence %d to %d.", wereRead(r.Messages), r.FirstSeq, r.LastSeq)
 		return
 	}
 	if onlyKeys(r) {
-		p.line(yellow, "Beside the MACs of %d epochs, whose seal key was not given (--seal-key, once for each key), the log is intact: %d messages were read, sequence %d to %d.", r.Found, r.Messages, r.FirstSeq, r.LastSeq)
+		p.line(yellow, "Beside the MACs of %s, whose seal key was not given (--seal-key, once for each key), the log is intact: %s, sequence %d to %d.", events.Counted(r.Found, "epoch"), wereRead(r.Messages), r.FirstSeq, r.LastSeq)
 	} else {
-		p.line(red, "The log is NOT intact: %d findings in %d messages. What comes after the first may follow from it.", r.Found, r.Messages)
+		p.line(red, "The log is NOT intact: %s in %s. What comes after the first may follow from it.", events.Counted(r.Found, "finding"), events.Counted(r.Messages, "message"))
 	}
 	for i, f := range r.Findings {
 		if i == shownFindings && !c.All {
@@ -146,6 +146,13 @@ func (c verifyLogCmd) table(p *page, r audit.Report, settings string) {
 // onlyKeys tells whether nothing but keys was missing.
 func onlyKeys(r audit.Report) bool {
 	return !r.Intact && !slices.ContainsFunc(r.Findings, func(f audit.Finding) bool { return f.Kind != audit.Key })
+}
+
+func wereRead(messages uint64) string {
+	if messages == 1 {
+		return "1 message was read"
+	}
+	return fmt.Sprintf("%d messages were read", messages)
 }
 
 func openLeases(open []audit.Open) string {

@@ -16,6 +16,7 @@ import (
 	"github.com/leasesvc/leasesvc/devvault"
 	"github.com/leasesvc/leasesvc/handover"
 	"github.com/leasesvc/leasesvc/itest/proctest"
+	"github.com/leasesvc/leasesvc/itest/secrettest"
 	"github.com/leasesvc/leasesvc/service/api"
 )
 
@@ -64,6 +65,7 @@ func Deploy(t testing.TB, c *Cluster, o Options) *Deployment {
 	if d.Keys, err = handover.NewKeys(seed); err != nil {
 		t.Fatalf("clustertest: %v", err)
 	}
+	secrettest.Secret("the seal key", seed.Reveal())
 	d.write("seal.key", seed.Reveal())
 	d.startVault(o)
 	definitions := "revision: 1\nleases:\n"
@@ -83,7 +85,7 @@ func Deploy(t testing.TB, c *Cluster, o Options) *Deployment {
 func (d *Deployment) startVault(o Options) {
 	d.t.Helper()
 	var err error
-	if d.vault, err = devvault.New(devvault.Config{Accounts: d.Accounts}); err != nil {
+	if d.vault, err = devvault.New(devvault.Config{Accounts: d.Accounts, Answered: secrettest.Answered}); err != nil {
 		d.t.Fatalf("clustertest: %v", err)
 	}
 	if err := d.vault.Start("127.0.0.1:0"); err != nil {
@@ -104,6 +106,7 @@ func (d *Deployment) startVault(o Options) {
 			d.t.Fatalf("clustertest: setting devvault up: %v", err)
 		}
 	}
+	secrettest.Secret("the root token", d.vault.RootToken().Reveal())
 	d.write("token", d.vault.RootToken().Reveal())
 }
 

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/leasesvc/leasesvc/itest/secrettest"
 )
 
 // programs are built once for all tests of a test binary.
@@ -55,9 +57,9 @@ func program(t testing.TB, pkg string) string {
 
 // Main is the TestMain of a package that uses this one: it runs the tests,
 // removes the programs that were built for them, and looks for goroutines that
-// were left behind.
+// were left behind and for secrets that left.
 func Main(m *testing.M) {
-	code := m.Run()
+	code := secrettest.Main(m).Run()
 	programs.Lock()
 	if programs.dir != "" {
 		_ = os.RemoveAll(programs.dir)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasesvc/leasesvc/internal/process"
+	"github.com/leasesvc/leasesvc/itest/secrettest"
 )
 
 // Process is one run of a program: a [process.Process] that a test waits for.
@@ -15,10 +16,15 @@ type Process struct{ *process.Process }
 
 // Start starts cmd as [process.Start] does: with its output appended to the
 // file log, and sent the signal orphaned should the test process die. The
-// caller must end it: [process.Process.End] or [process.Process.Kill].
+// caller must end it: [process.Process.End] or [process.Process.Kill]. What it
+// prints is looked at for secrets at the end of the run (package secrettest).
 func Start(cmd *exec.Cmd, log string, orphaned syscall.Signal) (*Process, error) {
 	p, err := process.Start(cmd, log, orphaned)
 	if err != nil {
+		return nil, err
+	}
+	if err := secrettest.File(log); err != nil {
+		p.Kill()
 		return nil, err
 	}
 	return &Process{p}, nil

@@ -177,7 +177,8 @@ type Lease struct {
 	Public  string `json:"public,omitempty"`
 	LeaseID string `json:"lease_id,omitempty"`
 	Path    string `json:"path"`
-	// Acquired and Expires are those of the active lease; zero: none, never.
+	// Acquired is when the active lease was granted in the first place, Expires when
+	// it ends; zero: there is none, it never does.
 	Acquired time.Time `json:"acquired,omitzero"`
 	Expires  time.Time `json:"expires,omitzero"`
 	// Next is when the name is looked at next.
