@@ -73,7 +73,7 @@ func (c ledgerCmd) Run(ctx context.Context) error {
 	if since.Time.IsZero() {
 		out.Since = time.Time{}
 	}
-	return output{c.Output}.print(out, func(p *page) { ledgerTable(p, c.By, rows) })
+	return output{Output: c.Output}.print(out, func(p *page) { ledgerTable(p, c.By, rows) })
 }
 
 // ledgerColumns are the columns of the table and the CSV.

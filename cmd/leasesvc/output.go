@@ -18,6 +18,15 @@ import (
 // output is how a command prints what it has to say.
 type output struct {
 	Output string `short:"o" enum:"table,json,yaml" default:"table" help:"How to print it: table, json or yaml."`
+	JSON   bool   `name:"json" help:"The same as --output json."`
+}
+
+// AfterApply has --json count.
+func (o *output) AfterApply() error {
+	if o.JSON {
+		o.Output = "json"
+	}
+	return nil
 }
 
 // print prints v as JSON or YAML, or as the table that a person reads.

@@ -57,7 +57,7 @@ func (c permissionsCmd) Run() error {
 		}
 	}
 	if c.Output != "conf" {
-		return output{c.Output}.encode(os.Stdout, roles)
+		return output{Output: c.Output}.encode(os.Stdout, roles)
 	}
 	_, err := fmt.Print(service.PermissionsConf(roles, keys))
 	return err

@@ -76,10 +76,17 @@ type sealKeyCmd struct {
 }
 
 type sealKeyShowCmd struct {
+	output
 	Files []string `arg:"" name:"file" help:"The files of seal keys."`
 }
 
 func (c sealKeyShowCmd) Run() error {
+	type shown struct {
+		ID     string `json:"key_id"`
+		Public string `json:"service_key"`
+		File   string `json:"file"`
+	}
+	all := make([]shown, 0, len(c.Files))
 	for _, file := range c.Files {
 		b, err := os.ReadFile(file)
 		if err != nil {
@@ -89,9 +96,14 @@ func (c sealKeyShowCmd) Run() error {
 		if err != nil {
 			return fmt.Errorf("reading the seal key %s: %w", file, err)
 		}
-		fmt.Printf("%s  %s  %s\n", keys.ID(), keys.Public(), file)
+		all = append(all, shown{keys.ID(), keys.Public(), file})
 	}
-	return nil
+	return c.print(all, func(p *page) {
+		p.row(bold, "ID", "PUBLIC HALF", "FILE")
+		for _, k := range all {
+			p.row(plain, k.ID, k.Public, k.File)
+		}
+	})
 }
 
 type sealKeyNewCmd struct {

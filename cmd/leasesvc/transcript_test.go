@@ -30,6 +30,7 @@ var masks = []struct {
 	{regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?(ms|µs|s)\b`), "SPAN"},
 	{regexp.MustCompile(`\b[a-z2-7]{26}\b`), "HOLDER"},
 	{regexp.MustCompile(`\bX[A-Z2-7]{55}\b`), "XKEY"},
+	{regexp.MustCompile(`\b[0-9a-f]{16}\b`), "KEYID"},
 	{regexp.MustCompile(`\bSX[A-Z2-7]{56}\b`), "SEED"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "ADDRESS"},
 	{regexp.MustCompile(`(epoch|sequence|log at|"(?:seq|last_seq|epoch)":|\b(?:seq|last_seq|epoch):) ?\d+`), "$1 N"},
