@@ -145,7 +145,7 @@ func (tb *Table) Write(t testing.TB, file string) {
 	if b, err = json.MarshalIndent(all, "", "  "); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(file, append(b, '\n'), 0o644); err != nil {

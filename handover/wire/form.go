@@ -59,7 +59,9 @@ func appendText(b []byte, s string) []byte {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string always can be
+	if err := enc.Encode(s); err != nil {
+		panic(err) // a string can always be encoded
+	}
 	return append(b, bytes.TrimSuffix(buf.Bytes(), []byte("\n"))...)
 }
 

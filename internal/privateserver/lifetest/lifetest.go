@@ -37,8 +37,8 @@ func KilledOwner[S Server](t *testing.T, open func() (S, error)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Println("server:", s.Addr())
-		select {} // until killed
+		_, _ = fmt.Fprintln(os.Stdout, "server:", s.Addr()) // who reads it sees if it fails
+		select {}                                           // until killed
 	}
 	exe, err := os.Executable()
 	if err != nil {
@@ -65,7 +65,7 @@ func KilledOwner[S Server](t *testing.T, open func() (S, error)) {
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	addr := strings.TrimSpace(strings.TrimPrefix(line, "server: "))
-	up := err == nil && answers(addr)
+	up := err == nil && answers(t.Context(), addr)
 	if err := owner.Process.Kill(); err != nil {
 		t.Error(err)
 	}
@@ -73,15 +73,19 @@ func KilledOwner[S Server](t *testing.T, open func() (S, error)) {
 	if !up {
 		t.Fatalf("no server came up: %q, %v", line, err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); answers(addr); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for answers(ctx, addr) {
+		select {
+		case <-ctx.Done():
 			t.Fatalf("the server at %s outlived its killed owner", addr)
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
-func answers(addr string) bool {
-	c, err := net.DialTimeout("tcp4", addr, time.Second)
+func answers(ctx context.Context, addr string) bool {
+	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp4", addr)
 	if err != nil {
 		return false
 	}
