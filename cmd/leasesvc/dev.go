@@ -224,7 +224,7 @@ func freeListen(ctx context.Context, want string) (string, error) {
 	return addr, l.Close()
 }
 
-const devDefinitions = `revision: 1
+const devDefinitions = `revision: %d
 leases:
   orders-db:
     path: database/creds/orders
@@ -260,7 +260,12 @@ func (d *demo) configure(listen, page string) error {
 		}
 		verifier = fmt.Sprintf("    verifier: {kind: postgresql, dsn: \"postgres://{{username}}:{{password}}@%s\", timeout: 3s}", host)
 	}
-	if err := os.WriteFile(filepath.Join(d.dir, "definitions.yaml"), fmt.Appendf(nil, devDefinitions, verifier), 0o600); err != nil {
+	// The definitions of the start before name a database that is gone.
+	definitions, before := filepath.Join(d.dir, "definitions.yaml"), 0
+	if old, err := os.ReadFile(definitions); err == nil {
+		_, _ = fmt.Sscanf(string(old), devDefinitions, &before) // up to where it differs
+	}
+	if err := os.WriteFile(definitions, fmt.Appendf(nil, devDefinitions, before+1, verifier), 0o600); err != nil {
 		return err
 	}
 	var err error
