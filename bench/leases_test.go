@@ -16,6 +16,7 @@ import (
 	"github.com/leasesvc/leasesvc/bench/table"
 	"github.com/leasesvc/leasesvc/epochkv"
 	"github.com/leasesvc/leasesvc/events"
+	"github.com/leasesvc/leasesvc/handover"
 )
 
 // leases measures an instance that holds many leases: what each takes of memory,
@@ -39,7 +40,7 @@ func leases(t *testing.T, tb *table.Table) {
 // prefill writes the log of a scope with n leases, granted when at says.
 func (r *rig) prefill(scope string, n int, at func(i int) time.Time) {
 	r.t.Helper()
-	key = r.mac
+	key, keyID = r.keys.MACKey(), r.keys.ID()
 	w := r.place.writer(r.t, scope, 1)
 	r.giveBack(scope, 1)
 	must(r.t, w, []events.Event{{
@@ -57,8 +58,9 @@ func (r *rig) prefill(scope string, n int, at func(i int) time.Time) {
 	}
 }
 
-// giveBack writes the cell of a scope whose epoch was given back: a log without
-// one is one that lost its bucket, and nobody leads it.
+// giveBack writes the cell of a scope whose epoch was given back, and the probe of
+// its sealed values: a log without them is one that lost its buckets, and nobody
+// leads it.
 func (r *rig) giveBack(scope string, epoch uint64) {
 	r.t.Helper()
 	st, err := r.place.js.CreateOrUpdateStream(background(r.t), epochkv.StreamConfig(epochkv.DefaultBucket, r.place.replicas))
@@ -72,6 +74,13 @@ func (r *rig) giveBack(scope string, epoch uint64) {
 	ack, err := r.place.js.Publish(background(r.t), "$KV."+epochkv.DefaultBucket+".scope."+scope, cell)
 	if err != nil || ack.Sequence < epoch {
 		r.t.Fatalf("the cell of %s in %s: %v, %v", scope, st.CachedInfo().Config.Name, ack, err)
+	}
+	blobs, err := handover.OpenBlobs(background(r.t), r.place.js, handover.BlobsBucket, r.place.replicas)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := blobs.Probe(background(r.t), r.keys, scope); err != nil {
+		r.t.Fatal(err)
 	}
 }
 

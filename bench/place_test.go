@@ -71,6 +71,7 @@ func background(t *testing.T) context.Context {
 
 var (
 	key      = []byte("0123456789abcdef0123456789abcdef")
+	keyID    = "" // of the seal key that it is derived from, in logs that a service is to read
 	lastID   atomic.Uint64
 	began    = time.Now().UTC().Truncate(time.Second)
 	newID    = func() string { return fmt.Sprintf("0%025d", lastID.Add(1)) }
@@ -83,7 +84,7 @@ func (p *place) writer(t *testing.T, scope string, epoch uint64) *journal.Writer
 	t.Helper()
 	ev := events.Event{
 		ID: newID(), Scope: scope, Name: events.EpochName, Epoch: epoch, Time: began, Actor: oneActor,
-		Data: &events.Opened{Holder: holder, How: events.HowFresh, Attempt: newID(), StreamCreated: p.log.Created()},
+		Data: &events.Opened{Holder: holder, How: events.HowFresh, SealKey: keyID, Attempt: newID(), StreamCreated: p.log.Created()},
 	}
 	chain := events.NewChain(key)
 	payload, err := chain.Seal(&ev)

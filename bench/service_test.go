@@ -32,7 +32,7 @@ type rig struct {
 	vault *devvault.Server
 	dir   string
 	seed  secret.String
-	mac   []byte
+	keys  *handover.Keys
 	// renewed counts the renewals in the log, installed the commits.
 	renewed, installed atomic.Int64
 }
@@ -64,11 +64,9 @@ func newRig(t *testing.T) *rig {
 	if r.seed, err = handover.NewSeed(); err != nil {
 		t.Fatal(err)
 	}
-	keys, err := handover.NewKeys(r.seed)
-	if err != nil {
+	if r.keys, err = handover.NewKeys(r.seed); err != nil {
 		t.Fatal(err)
 	}
-	r.mac = keys.MACKey()
 	r.write("seal.key", r.seed.Reveal())
 	r.write("none.yaml", "revision: 1\nleases: {}\n")
 	return r
