@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -63,8 +64,11 @@ func onTerminal(ts *testscript.TestScript, neg bool, args []string) {
 	defer control.Close()
 	ts.Check(unix.IoctlSetWinsize(int(control.Fd()), unix.TIOCSWINSZ, &size))
 	name := args[1]
-	if found, err := exec.LookPath(name); err == nil {
-		name = found
+	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
+		if found, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			name = found
+			break
+		}
 	}
 	cmd := exec.Command(name, args[2:]...)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), terminal, terminal, terminal

@@ -192,7 +192,7 @@ var noTable = map[string]string{
 
 // unshown are flags that no script uses, and why.
 var unshown = map[string]string{
-	"dev --postgres": "needs a PostgreSQL of somebody's",
+	"dev --postgres":         "needs a PostgreSQL of somebody's",
 	"consumer-check --creds": "as everywhere", "consumer-check --server": "as everywhere",
 }
 
