@@ -8,7 +8,7 @@ import (
 
 func TestArrows(t *testing.T) {
 	arrows.Check(t, arrows.Allow{
-		Internal: []string{"internal/redisserver", "internal/process", "secret"},
+		Internal: []string{"internal/redisserver", "internal/privateserver", "internal/process", "secret"},
 		Why:      "what is tested with it must not be in it",
 	})
 }
