@@ -18,8 +18,10 @@ GOVULNCHECK := bin/govulncheck-$(GOVULNCHECK_VERSION)
 PKG ?= ./...
 # ARGS goes to what `make demo` runs: make demo ARGS='--rotate-every 3s'
 ARGS ?=
-# Of one package's tests; the longest run real servers for a minute or more.
-TEST_TIMEOUT ?= 15m
+# Of one package's tests; the longest run real servers for minutes.
+TEST_TIMEOUT ?= 20m
+# They go first, so that none is left to run alone in the end.
+LONGEST := ./itest ./service ./cmd/leasesvc ./itest/cluster
 FUZZ_TIME ?= 10s
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -39,7 +41,7 @@ demo: ## run the whole system on this terminal, nothing to set up (needs Go)
 
 .PHONY: test
 test: deps ## install what the tests need, then run all tests with the race detector
-	LEASESVC_TEST_SHORT=1 CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(PKG)
+	LEASESVC_TEST_SHORT=1 CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(if $(filter ./...,$(PKG)),$(LONGEST)) $(PKG)
 	go test -tags nextrelease ./events ./leasecore ./projector ./audit
 
 .PHONY: test-quick
