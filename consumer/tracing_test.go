@@ -94,6 +94,7 @@ func TestTracing_Outcomes(t *testing.T) {
 	a := newActor(t)
 	s.serve(s.client(on), a)
 	a.await("commit 1")
+	awaitSpans(t, mem, 1) // confirmed, before the next thing overtakes it
 	a.does(func(_ context.Context, call string) error {
 		if strings.HasPrefix(call, "prepare") {
 			return errors.New("no room for pw-2 on disk-of-secrets")

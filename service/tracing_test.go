@@ -344,6 +344,11 @@ handover rolled-back (refused) @a
 	}
 	tr.noSecretTraced(why, "secret-host-7", "database/creds")
 
+	// Until the lease before is retired a successor would go on with the trace,
+	// and who comes be told as part of it.
+	tr.await("the end of what was replaced", func() bool {
+		return len(tr.rig.of(events.TypeRevoked, "app", uint64(base+1))) == 1
+	})
 	// Who comes later, and a holder that asks again what it can't know, are no
 	// part of a hand-over.
 	three := &shop{rig: tr.rig}
@@ -351,10 +356,6 @@ handover rolled-back (refused) @a
 	tr.await("the third to follow", func() bool { return three.lease() > 0 && tr.followed(3) })
 	tr.run("b")
 	tr.await("a standby", func() bool { return strings.Contains(tr.out.String(), "standing by") })
-	// Until the lease before is retired a successor would go on with the trace.
-	tr.await("the end of what was replaced", func() bool {
-		return len(tr.rig.of(events.TypeRevoked, "app", uint64(base+1))) == 1
-	})
 	was, err := tr.ops.Status(aBit(t), "prod")
 	tr.fine(err)
 	tr.done(tr.ops.StepDown(aBit(t), "prod"))
