@@ -87,6 +87,15 @@ func (p *place) appendOne(t *testing.T, tb *table.Table, where string, always bo
 		}
 		single += time.Since(begin)
 	}
+	two := ready(t, evs[:2])
+	var pairs []time.Duration
+	for range sized(2, 50, 200) {
+		begin := time.Now()
+		publish(t, p.nc, two)
+		pairs = append(pairs, time.Since(begin))
+	}
+	tb.Figure(t, "the engine's smallest batch, two messages, "+where, "ms", table.MS(table.Median(pairs)),
+		fmt.Sprintf("an atomic batch by hand, for which the server makes a store of its own; a message alone takes %.3f ms; median of %d", table.MS(single)/float64(singles), len(pairs)))
 	how := fmt.Sprintf("batches of %d renewals one after the other, encoding, MAC and fence included, in turns with the same payloads as atomic batches by hand; n=%d batches", batch, n)
 	tb.Beside(t, "append, 1 scope, "+where, "events/s", table.Rate(n*batch, ours), table.Rate(n*batch, raw), false, 0.7, how)
 	oneByOne := table.Rate(singles, single)
