@@ -72,7 +72,7 @@ func (p *place) appendOne(t *testing.T, tb *table.Table, where string, always bo
 	byHand := ready(t, evs)
 	var ours, raw, single time.Duration
 	n, singles := 0, 0
-	until := time.Now().Add(sized(200*time.Millisecond, 4*time.Second, 6*time.Second))
+	until := time.Now().Add(sized(200*time.Millisecond, 3*time.Second, 6*time.Second))
 	for ; n == 0 || time.Now().Before(until); n++ {
 		begin := time.Now()
 		must(t, w, evs)

@@ -93,7 +93,7 @@ func (r *rig) overNATS(tb *table.Table) {
 	for _, clients := range []int{1, 16} {
 		var a, b, c time.Duration
 		n := 0
-		for until := time.Now().Add(sized(100*time.Millisecond, 3*time.Second, 6*time.Second)); n == 0 || time.Now().Before(until); n++ {
+		for until := time.Now().Add(sized(100*time.Millisecond, 2*time.Second, 6*time.Second)); n == 0 || time.Now().Before(until); n++ {
 			a += inParallel(t, clients, ours)
 			b += inParallel(t, clients, raw)
 		}
