@@ -29,6 +29,8 @@ type request struct {
 	polled  *reading
 	// back, if set, names a Vault connection that works again.
 	back string
+	// begun: its first event is in the log, and more of them are to follow.
+	begun bool
 	// late, if set, is called when the term ends before the command was decided.
 	late func()
 	// ctx, if set, ends when nobody waits for the decision any more (L5).
@@ -102,9 +104,10 @@ type decided struct {
 }
 
 // commit decides a batch, appends what was decided, applies it and starts what
-// is owed then. When the outcome of the append was unknown and nothing landed,
-// it decides again on what then is the state. With an error nothing was stored
-// and the requests are kept for another try, or the term is over.
+// is owed then. What the log does not have after an append whose outcome was
+// unknown is decided again, on what then is the state. With an error the requests
+// whose events are not all in the log are kept for another try, or the term is
+// over.
 func (t *term) commit(ctx context.Context, batch []request) error {
 	for i := range batch {
 		if c := batch[i].confirm; c != nil {
@@ -118,25 +121,42 @@ func (t *term) commit(ctx context.Context, batch []request) error {
 		}
 	}
 	for len(batch) > 0 {
-		evs, results, taken := t.decide(batch)
+		evs, results := t.decide(batch)
+		taken := len(results)
 		t.pulse.rest() // what is waited for now is NATS
-		landed, err := t.append(ctx, evs)
+		in, err := t.append(ctx, evs)
 		t.pulse.work()
+		switch {
+		case err != nil && in == 0:
+			taken = 0
+		case in < len(evs):
+			taken = whole(batch, results, in)
+		}
+		t.settle(batch[:taken], results[:taken])
+		batch = batch[taken:]
 		if err != nil {
 			t.keep(batch)
 			return err
 		}
-		if !landed {
-			continue
-		}
-		t.settle(batch[:taken], results)
-		batch = batch[taken:]
 	}
 	return nil
 }
 
+// whole gives how many requests at the beginning of a batch have all their events
+// among the first that are in the log, and marks the next one if it has some of
+// them there: it has happened, and what is left of it is decided with its name.
+func whole(batch []request, results []decided, in int) int {
+	for i, r := range results {
+		if r.to > in {
+			batch[i].begun = batch[i].begun || r.from < in
+			return i
+		}
+	}
+	return len(results)
+}
+
 // decide decides as much of a batch as one append takes.
-func (t *term) decide(batch []request) (evs []events.Event, results []decided, taken int) {
+func (t *term) decide(batch []request) (evs []events.Event, results []decided) {
 	draft := leasecore.NewDraft(t.projection.State())
 	now, holder := t.svc.clock.Now(), events.Service(t.svc.cells.HolderID())
 	for i := range batch {
@@ -150,15 +170,16 @@ func (t *term) decide(batch []request) (evs []events.Event, results []decided, t
 		}
 		if r.ctx != nil && r.ctx.Err() != nil {
 			results = append(results, decided{from: len(evs), to: len(evs), err: r.ctx.Err()})
-			taken++
 			continue
 		}
 		out, err := t.decideOne(draft, at, r.command)
+		if r.begun {
+			err = nil
+		}
 		results = append(results, decided{from: len(evs), to: len(evs) + len(out), err: err})
 		evs = append(evs, out...)
-		taken++
 	}
-	return evs, results, taken
+	return evs, results
 }
 
 // afterPanic is when a name is looked at again whose command could not be
@@ -177,32 +198,45 @@ func (t *term) decideOne(draft *leasecore.Draft, at leasecore.At, c leasecore.Co
 	return leasecore.Decide(draft, at, c)
 }
 
-// append appends events and applies what is new in the log. More than one append
-// takes are appended in parts: every prefix of what was decided is a state that
+// append appends events, applies what is new in the log, and gives how many of them
+// are there. They may go in parts: every prefix of what was decided is a state that
 // deciding goes on from.
-func (t *term) append(ctx context.Context, evs []events.Event) (landed bool, err error) {
-	for len(evs) > 0 {
-		part := evs[:min(len(evs), journal.MaxBatch)]
+func (t *term) append(ctx context.Context, evs []events.Event) (in int, err error) {
+	most := journal.MaxBatch
+	if len(evs) <= t.svc.journal.Apart() {
+		most = 1
+	}
+	for in < len(evs) {
+		part := evs[in:min(in+most, len(evs))]
 		t.spans.appends()
-		result, err := t.writer.Append(ctx, part)
+		result, err := t.appendPart(ctx, part)
 		for errors.Is(err, journal.ErrTooLarge) && len(part) > 1 {
 			part = part[:len(part)/2]
-			result, err = t.writer.Append(ctx, part)
+			result, err = t.appendPart(ctx, part)
 		}
 		if err != nil {
-			return false, err
+			return in, err
 		}
 		for i := range result.Events {
 			if err := t.apply(&result.Events[i]); err != nil {
-				return false, err
+				return in, err
 			}
 		}
 		if !result.Landed {
-			return false, nil
+			return in, nil
 		}
-		evs = evs[len(part):]
+		in += len(part)
 	}
-	return true, nil
+	return in, nil
+}
+
+func (t *term) appendPart(ctx context.Context, part []events.Event) (journal.Result, error) {
+	if hold := t.svc.beforeAppend; hold != nil {
+		if err := hold(part); err != nil {
+			return journal.Result{}, err
+		}
+	}
+	return t.writer.Append(ctx, part)
 }
 
 // apply makes one event of the log part of the state.
@@ -354,11 +388,11 @@ func (t *term) bring(state *leasecore.State, name string, now time.Time, panicke
 }
 
 // keep puts back what could not be recorded: outcomes must not get lost. Who
-// waits for an answer is told to come again.
+// waits for an answer is told to come again, unless it has begun.
 func (t *term) keep(batch []request) {
 	for i := range batch {
 		r := &batch[i]
-		if r.done != nil {
+		if r.done != nil && !r.begun {
 			r.done(nil, fmt.Errorf("%w: the log takes nothing now; try again", ErrBusy))
 			continue
 		}

@@ -42,6 +42,10 @@ func HoldFeedsBack(s *Service, f func()) { s.beforeFeed = f }
 // It is to be called before Run.
 func HoldSealingBack(s *Service, f func() error) { s.beforeReseal = f }
 
+// HoldAppendsBack has f called before events are appended; what it gives is what the
+// append comes to. It is to be called before Run.
+func HoldAppendsBack(s *Service, f func([]events.Event) error) { s.beforeAppend = f }
+
 // CutOff ends the connection of s, as the end of its process would.
 func CutOff(s *Service) { s.nc.Close() }
 

@@ -74,8 +74,9 @@ type Service struct {
 	lookers atomic.Int64
 	ahead   chan ahead
 
-	beforeFeed   func()       // tests: holds the followers up
-	beforeReseal func() error // tests: keeps values from being sealed anew
+	beforeFeed   func()                     // tests: holds the followers up
+	beforeReseal func() error               // tests: keeps values from being sealed anew
+	beforeAppend func([]events.Event) error // tests: has an append fail
 	page         *page
 
 	metrics *metrics.Metrics

@@ -73,3 +73,24 @@ func TestGatherLeavesRoomForAll(t *testing.T) {
 		t.Errorf("a batch of %d has %v", len(batch), kinds)
 	}
 }
+
+// TestWholeIsWhatTheLogHas of each request: it is answered, the next one may have
+// begun, and what comes after that is decided again.
+func TestWholeIsWhatTheLogHas(t *testing.T) {
+	t.Parallel()
+	results := []decided{{0, 0, nil}, {0, 2, nil}, {2, 2, nil}, {2, 3, nil}, {3, 6, nil}, {6, 6, nil}}
+	for in, want := range []struct {
+		whole int
+		begun bool
+	}{{1, false}, {1, true}, {3, false}, {4, false}, {4, true}, {4, true}, {6, false}} {
+		batch := make([]request, len(results))
+		if got := whole(batch, results, in); got != want.whole {
+			t.Errorf("with %d events in the log %d requests are whole, not %d", in, got, want.whole)
+		}
+		for i := range batch {
+			if begun := want.begun && i == want.whole; batch[i].begun != begun {
+				t.Errorf("with %d events in the log request %d has begun: %t", in, i, batch[i].begun)
+			}
+		}
+	}
+}

@@ -14,6 +14,7 @@ const (
 	AppendAnswerLost
 	AppendLate
 	AppendLost
+	AppendedInPart
 	SecondLeader
 	ClockJump
 	VaultRefuses
@@ -37,7 +38,7 @@ const (
 
 var faultNames = [Faults]string{
 	"crash before append", "crash after append", "crash before effect", "crash after effect",
-	"append's answer lost", "append late", "append lost", "second leader", "clock jump",
+	"append's answer lost", "append late", "append lost", "appended in part", "second leader", "clock jump",
 	"vault refuses", "vault slow", "vault's answer lost", "vault grants short", "vault lies", "revocation fails",
 	"store fails", "consumer hangs", "consumer says no", "consumer lies", "consumer dies", "consumer comes back",
 	"consumer cut off", "message lost", "message late", "message twice",

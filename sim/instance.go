@@ -65,6 +65,7 @@ type request struct {
 	command leasecore.Command
 	job     *job // whose outcome it is
 	confirm bool // the job's incarnation confirmed the job's n
+	begun   bool // some of its events are in the log
 	done    func(s *leasecore.State, err error)
 	adopts  *grant // what an Adopt takes over
 }
@@ -245,6 +246,9 @@ func (t *instance) applyFile() {
 func (t *instance) standDown(why string) {
 	w := t.w
 	w.notef("%s stands down: %s", t.name, why)
+	if t.op != nil && t.op.decided.in > 0 {
+		w.hitBatch(AppendedInPart, t.op)
+	}
 	for _, r := range t.queue {
 		if r.done != nil {
 			r.done(nil, errNotLeading)

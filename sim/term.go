@@ -20,14 +20,22 @@ type op struct {
 	expect   uint64
 	evs      []events.Event
 	payloads [][]byte
-	chain    events.Chain // after it
-	batch    []request
-	errs     []error
+	chain    events.Chain   // after it
+	rest     []events.Event // of the same decision, appended after it
+	decided  decision
 	opened   bool // it opens an epoch
 	commits  bool // it installs a lease
 	unknown  bool // no answer will come
 	// reopen is the opened event that settles an unknown outcome.
 	reopen *op
+}
+
+// decision is a batch and what was decided of it.
+type decision struct {
+	batch []request
+	errs  []error
+	ends  []int // how many events there are up to the end of each
+	in    int   // how many of them are in the log
 }
 
 // installs tells whether the op commits a lease of the name.
@@ -93,7 +101,7 @@ func (t *instance) work() {
 	if len(t.injected) > 0 {
 		evs := t.injected
 		t.injected = nil
-		t.append(evs, nil, nil)
+		t.append(evs, decision{})
 		return
 	}
 	if t.draining && !t.inFlight() {
@@ -150,21 +158,25 @@ func (t *instance) commit(batch []request) {
 	draft := leasecore.NewDraft(t.p.State())
 	now := t.clock()
 	var evs []events.Event
-	errs := make([]error, len(batch))
+	d := decision{batch: slices.Clone(batch), errs: make([]error, len(batch)), ends: make([]int, len(batch))}
 	for i := range batch {
 		at := leasecore.At{Now: now, ID: t.w.newID(), Draining: t.draining}
-		put := batch[i].adopts != nil && t.adoption(&batch[i])
-		out, err := leasecore.Decide(draft, at, batch[i].command)
-		errs[i] = err
+		r := &d.batch[i]
+		put := r.adopts != nil && !r.begun && t.adoption(r)
+		out, err := leasecore.Decide(draft, at, r.command)
+		if !r.begun {
+			d.errs[i] = err
+		}
 		if put && err != nil {
-			delete(t.w.store, batch[i].command.(leasecore.Adopt).Lease)
+			delete(t.w.store, r.command.(leasecore.Adopt).Lease)
 		}
 		evs = append(evs, out...)
+		d.ends[i] = len(evs)
 		if err != nil && broken(err) {
-			t.w.failf("core", "deciding %T: %v", batch[i].command, err)
+			t.w.failf("core", "deciding %T: %v", r.command, err)
 		}
 	}
-	t.append(evs, slices.Clone(batch), errs)
+	t.append(evs, d)
 }
 
 // adoption puts an adopted lease's values away under the next number, as the
@@ -204,22 +216,29 @@ func broken(err error) bool {
 	return errors.As(err, &inconsistent) || strings.Contains(err.Error(), "does not settle")
 }
 
+// mostApart is up to how many events go one by one where the log has one replica
+// (journal.Log.Apart).
+const mostApart = 6
+
 // append sends events to the log; with none, it is settled at once.
-func (t *instance) append(evs []events.Event, batch []request, errs []error) {
+func (t *instance) append(evs []events.Event, d decision) {
 	w := t.w
 	if len(evs) == 0 {
-		t.settle(batch, errs)
+		t.settle(d.batch, d.errs)
 		return
 	}
 	w.aheadMost = max(w.aheadMost, t.ahead)
-	o := &op{t: t, term: t.term, expect: t.fence, evs: evs, batch: batch, errs: errs}
+	o := &op{t: t, term: t.term, expect: t.fence, evs: evs, decided: d}
+	if w.apart && len(evs) <= mostApart {
+		o.evs, o.rest = evs[:1], evs[1:]
+	}
 	if w.codec {
 		o.chain = t.chain
-		o.payloads = t.seal(&o.chain, evs)
+		o.payloads = t.seal(&o.chain, o.evs)
 	}
 	t.op = o
 	slow := 250
-	o.commits = slices.ContainsFunc(evs, func(e events.Event) bool { return e.Type() == events.TypeInstalled })
+	o.commits = slices.ContainsFunc(o.evs, func(e events.Event) bool { return e.Type() == events.TypeInstalled })
 	if o.commits {
 		slow = 650
 	}
@@ -280,7 +299,18 @@ func (t *instance) landed(last uint64) {
 	}
 	t.chain = o.chain
 	t.plantAfter(o)
-	t.settle(o.batch, o.errs)
+	t.goOn(o)
+}
+
+// goOn appends what is left of the decision whose op is in the log, or settles it.
+func (t *instance) goOn(o *op) {
+	d := o.decided
+	d.in += len(o.evs)
+	if len(o.rest) > 0 {
+		t.append(o.rest, d)
+		return
+	}
+	t.settle(d.batch, d.errs)
 }
 
 // catchUp folds the log behind what is folded, up to seq.
@@ -399,7 +429,7 @@ func (t *instance) reopened(fence uint64) {
 		t.op = nil
 		t.catchUp(fence)
 		t.chain = t.w.log.at(fence).chain
-		t.settle(o.batch, o.errs)
+		t.goOn(o)
 		return
 	}
 	t.catchUp(fence)
@@ -407,15 +437,25 @@ func (t *instance) reopened(fence uint64) {
 	t.notLanded()
 }
 
-// notLanded has the batch decided again on what now is the state.
+// notLanded has decided again, on what now is the state, what the log does not have
+// of the decision. A request with some of its events there has happened.
 func (t *instance) notLanded() {
-	o := t.op
+	d := t.op.decided
 	t.op = nil
-	if len(o.batch) == 0 { // a mutant's
+	if len(d.batch) == 0 { // a mutant's
 		t.settle(nil, nil)
 		return
 	}
-	t.commit(o.batch)
+	if d.in > 0 {
+		whole := slices.IndexFunc(d.ends, func(end int) bool { return end > d.in })
+		d.batch[whole].begun = whole == 0 || d.ends[whole-1] < d.in
+		t.settle(d.batch[:whole], d.errs[:whole])
+		if t.role != leading {
+			return
+		}
+		d.batch = d.batch[whole:]
+	}
+	t.commit(d.batch)
 }
 
 // touches tells whether a batch is about a name.

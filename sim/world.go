@@ -26,6 +26,7 @@ type world struct {
 	choice *choices
 	now    time.Time
 	codec  bool // events are encoded, sealed and read back
+	apart  bool // the log has one replica: few events go one by one
 	ids    int
 
 	names     []string
@@ -106,7 +107,7 @@ func (w *world) newID() string {
 
 func newWorld(w *world, opts Options, c *choices) {
 	*w = world{
-		opts: opts, choice: c, now: epochStart, codec: opts.Log || opts.Seed%codecEvery == 0, store: map[uint64]string{}, purged: map[uint64]bool{}, adopted: map[string]bool{},
+		opts: opts, choice: c, now: epochStart, codec: opts.Log || opts.Seed%codecEvery == 0, apart: opts.Seed%2 == 1, store: map[uint64]string{}, purged: map[uint64]bool{}, adopted: map[string]bool{},
 		excused: map[uint64]string{}, cutOff: map[uint64][]string{}, proofs: map[uint64]*proofs{}, promises: map[uint64]promise{},
 		retryAt: map[string]backOff{}, backAt: map[uint64]uint64{}, installedNo: map[uint64]bool{}, revokedNo: map[uint64]bool{},
 		lastAsked: map[string][]string{},

@@ -108,6 +108,15 @@ func TestOpenWithoutAStream(t *testing.T) {
 	}
 }
 
+// TestFewGoApartOnOneReplica, where a small batch takes longer than they do.
+func TestFewGoApartOnOneReplica(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) {
+		if n := p.open(t, "", nil).Apart(); (n > 1) != (p.replicas == 1) || n < 1 {
+			t.Errorf("with %d replicas up to %d events go one by one", p.replicas, n)
+		}
+	})
+}
+
 func TestCheckSeesWhatAnAdministratorDoes(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		l := p.open(t, "", nil)
