@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/handover"
 	"github.com/leasesvc/leasesvc/internal/failpoint"
@@ -215,11 +217,11 @@ func (j *job) seal(ctx context.Context, g vault.Grant, guard *vault.Guard) (*eve
 	if err != nil {
 		return nil, err
 	}
-	if err := j.svc.blobs.Put(ctx, j.name, j.effect.Name, j.lease.No, sealed); err != nil {
+	var storing errgroup.Group // both, whatever becomes of the other: a revoke takes both back
+	storing.Go(func() error { return j.svc.blobs.Put(ctx, j.name, j.effect.Name, j.lease.No, sealed) })
+	storing.Go(func() error { return j.svc.blobs.Own(ctx, j.lease.Vault, g.LeaseID, j.name) }) // D8
+	if err := storing.Wait(); err != nil {
 		return nil, err
-	}
-	if err := j.svc.blobs.Own(ctx, j.lease.Vault, g.LeaseID, j.name); err != nil {
-		return nil, err // D8
 	}
 	failpoint.Hit(failpoint.BlobWritten)
 	return a, nil
