@@ -90,7 +90,7 @@ func (c *Client) newAPIClient(tlsConfig *tls.Config, keepAlive bool) (*api.Clien
 		TLSHandshakeTimeout:    c.cfg.OpTimeout,
 		DisableKeepAlives:      !keepAlive,
 		DisableCompression:     true,
-		MaxIdleConnsPerHost:    16,
+		MaxIdleConnsPerHost:    c.cfg.Limits.InFlight, // a burst finds the connections of the one before
 		IdleConnTimeout:        30 * time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
 	}
