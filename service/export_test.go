@@ -73,3 +73,9 @@ var Lacking = lacking
 func Others(ctx context.Context, s *Service) ([]epochkv.HolderCell, error) {
 	return s.instances.list(ctx, s, 0)
 }
+
+// Sweep has a scope that s leads swept of the sealed values that no event names,
+// however young they are.
+func Sweep(ctx context.Context, s *Service, scope string) (swept int, err error) {
+	return s.scopes[scope].led.Load().sweepOnce(ctx, 0)
+}

@@ -3,7 +3,7 @@ package service
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +19,8 @@ const (
 	// their event may be on its way.
 	sweepEvery = 10 * time.Minute
 	sweepAfter = 10 * time.Minute
+	// sweepTogether is how many of them the state is asked about at once.
+	sweepTogether = 1000
 )
 
 // sweep purges the sealed values of leases that the log does not know: of
@@ -40,7 +42,9 @@ func (t *term) sweep(ctx context.Context, stop <-chan struct{}) {
 	}
 }
 
-// sweepOnce purges what is older than after and gives how many it were.
+// sweepOnce purges what is older than after and gives how many it were. It reads
+// the store and the views, and asks the state in parts, so that it stops the scope
+// for no longer than a few decisions do, however many names there are.
 func (t *term) sweepOnce(ctx context.Context, after time.Duration) (swept int, err error) {
 	blobs, err := t.svc.blobs.List(ctx, t.name)
 	if err != nil {
@@ -49,57 +53,53 @@ func (t *term) sweepOnce(ctx context.Context, after time.Duration) (swept int, e
 	if err := t.replaceLost(ctx, blobs); err != nil {
 		return 0, err
 	}
-	for _, b := range blobs {
-		if time.Since(b.Created) < after {
-			continue
-		}
-		known, err := t.do(ctx, leasecore.Tick{}, events.Actor{}, func(s *leasecore.State) any {
-			if doc, ok := strings.CutPrefix(b.Name, documentBlobPrefix); ok {
-				return s.Documents[doc].Blob == strconv.FormatUint(b.Lease, 10)
-			}
-			n := s.Name(b.Name)
-			return n != nil && n.Lease(b.Lease) != nil
+	blobs = slices.DeleteFunc(blobs, func(b handover.Blob) bool { return time.Since(b.Created) < after })
+	for part := range slices.Chunk(blobs, sweepTogether) {
+		unnamed, err := t.do(ctx, leasecore.Tick{}, events.Actor{}, func(s *leasecore.State) any {
+			return slices.DeleteFunc(part, func(b handover.Blob) bool { return names(s, b) })
 		})
 		if err != nil {
 			return swept, err
 		}
-		if known.(bool) {
-			continue
+		for _, b := range unnamed.([]handover.Blob) {
+			if err := t.svc.blobs.Purge(ctx, t.name, b.Name, b.Lease); err != nil {
+				return swept, err
+			}
+			swept++
 		}
-		if err := t.svc.blobs.Purge(ctx, t.name, b.Name, b.Lease); err != nil {
-			return swept, err
-		}
-		swept++
 	}
 	return swept, nil
+}
+
+// names tells whether the log names sealed values.
+func names(s *leasecore.State, b handover.Blob) bool {
+	if doc, ok := strings.CutPrefix(b.Name, documentBlobPrefix); ok {
+		return s.Documents[doc].Blob == strconv.FormatUint(b.Lease, 10)
+	}
+	n := s.Name(b.Name)
+	return n != nil && n.Lease(b.Lease) != nil
 }
 
 // replaceLost asks for successors of active leases whose values are not in the
 // store any more: an older backup of it was put back, or somebody purged them.
 // Who holds them is not cut off: it is a rotation like any other.
 func (t *term) replaceLost(ctx context.Context, blobs []handover.Blob) error {
-	there := map[string]bool{}
-	for _, b := range blobs {
-		there[fmt.Sprint(b.Name, "/", b.Lease)] = true
-	}
-	type active struct {
+	type key struct {
 		name  string
 		lease uint64
 	}
-	lacking, err := t.do(ctx, leasecore.Tick{}, events.Actor{}, func(s *leasecore.State) any {
-		var out []active
-		for n := range s.Names() {
-			l := n.Committed(t.svc.clock.Now())
-			if l != nil && !there[fmt.Sprint(n.Name, "/", l.No)] && n.Candidate == 0 {
-				out = append(out, active{n.Name, l.No})
-			}
-		}
-		return out
-	})
-	if err != nil {
-		return err
+	there := make(map[key]bool, len(blobs))
+	for _, b := range blobs {
+		there[key{b.Name, b.Lease}] = true
 	}
-	for _, a := range lacking.([]active) {
+	var lacking []key
+	now := t.svc.clock.Now()
+	t.views.byName.each(func(name string, v *view) {
+		if k := (key{name, v.lease}); v.committed() && v.usable(now) && !there[k] {
+			lacking = append(lacking, k)
+		}
+	})
+	for _, a := range lacking {
 		if _, err := t.svc.blobs.Get(ctx, t.name, a.name, a.lease); !errors.Is(err, handover.ErrNoBlob) {
 			continue
 		}
