@@ -12,7 +12,13 @@ import (
 // fit, and an [*events.FutureError] for a format that lets events be written which
 // this release can't read. Whether the event is genuine and of the current epoch is the caller's
 // question (projector).
-func (s *State) Apply(e *events.Event) error { return apply(s, e) }
+func (s *State) Apply(e *events.Event) error {
+	if err := apply(s, e); err != nil {
+		return err
+	}
+	s.share(e)
+	return nil
+}
 
 // apply is the one fold, for states and drafts.
 func apply(t target, e *events.Event) error {

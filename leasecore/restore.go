@@ -84,5 +84,6 @@ func Restore(f Frozen) (*State, error) {
 			s.owners[key][i] = owner{o.Name, o.Lease}
 		}
 	}
+	s.shareAll()
 	return s, nil
 }

@@ -76,6 +76,8 @@ type State struct {
 	// moved holds the names that were changed since the state was frozen: the others
 	// belong to who froze it, too. nil: it is not frozen.
 	moved map[string]bool
+	// like is the definition that came last: the next one is like it.
+	like *events.Definition
 }
 
 type confirmation struct{ name, incarnation string }

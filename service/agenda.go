@@ -13,7 +13,7 @@ type agenda struct {
 
 type appointment struct {
 	name string
-	at   time.Time
+	at   int64 // nanosOf
 	pos  int
 }
 
@@ -24,11 +24,11 @@ func (a *agenda) set(name string, at time.Time, ok bool) {
 	p := a.index[name]
 	switch {
 	case p == nil && ok:
-		p = &appointment{name: name, at: at}
+		p = &appointment{name: name, at: nanosOf(at)}
 		a.index[name] = p
 		heap.Push(a, p)
 	case p != nil && ok:
-		p.at = at
+		p.at = nanosOf(at)
 		heap.Fix(a, p.pos)
 	case p != nil:
 		heap.Remove(a, p.pos)
@@ -41,13 +41,13 @@ func (a *agenda) next() (time.Time, bool) {
 	if len(a.items) == 0 {
 		return time.Time{}, false
 	}
-	return a.items[0].at, true
+	return time.Unix(0, a.items[0].at), true
 }
 
 // due takes at most limit names off whose time has come.
 func (a *agenda) due(now time.Time, limit int) []string {
 	var out []string
-	for len(out) < limit && len(a.items) > 0 && !a.items[0].at.After(now) {
+	for len(out) < limit && len(a.items) > 0 && a.items[0].at <= now.UnixNano() {
 		p := heap.Pop(a).(*appointment)
 		delete(a.index, p.name)
 		out = append(out, p.name)
@@ -58,7 +58,7 @@ func (a *agenda) due(now time.Time, limit int) []string {
 // Len, Less, Swap, Push and Pop implement heap.Interface.
 
 func (a *agenda) Len() int           { return len(a.items) }
-func (a *agenda) Less(i, j int) bool { return a.items[i].at.Before(a.items[j].at) }
+func (a *agenda) Less(i, j int) bool { return a.items[i].at < a.items[j].at }
 func (a *agenda) Swap(i, j int) {
 	a.items[i], a.items[j] = a.items[j], a.items[i]
 	a.items[i].pos, a.items[j].pos = i, j

@@ -60,6 +60,10 @@ type reading struct {
 func (t *term) gather() []request {
 	t.looked = t.svc.clock.Now()
 	batch := t.queued(nil, batchCommands/4)
+	if t.crowded && len(t.dirty) == 0 {
+		t.dirty = map[string]bool{} // a map keeps the room of the most that it held, and is walked through with it
+	}
+	t.crowded = len(t.dirty) > batchCommands || t.crowded && len(t.dirty) > 0
 	for name := range t.dirty {
 		if len(batch) >= batchCommands*3/4 {
 			break

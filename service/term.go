@@ -44,6 +44,7 @@ type term struct {
 	queue      chan *request
 	agenda     *agenda
 	dirty      map[string]bool // names to look at once more
+	crowded    bool            // they were many since they were none
 	changed    map[string]bool // names that events were applied to since the last settle
 	work       *work
 	saver      *saver
