@@ -13,7 +13,8 @@
 // one, and other benchmarks can add theirs to the file.
 //
 // The figures are of the machine and of what else it does: server, service and
-// client share its cores here. Ratios hold better than figures. A target that is
+// client share its cores here, and but for what is measured of an instance itself
+// (memory, idling: bench/instance) a process. Ratios hold better than figures. A target that is
 // missed is reported and fails nothing; what must hold on any machine (nothing is
 // lost, a get does not allocate) fails. What the figures say: docs/performance.md.
 package bench

@@ -21,9 +21,9 @@ import (
 func gets(t *testing.T, tb *table.Table) {
 	r := newRig(t).on(1, false)
 	r.write("one.yaml", "revision: 1\nleases:\n  app: {path: database/creds/app, kind: postgresql}\n")
-	svc, _ := r.start("{prod: {definitions: one.yaml}}")
-	r.await("a lease", func() bool { return r.installed.Load() > 0 })
+	svc := r.within("{prod: {definitions: one.yaml}}")
 	ctx := background(t)
+	r.await("a lease", func() bool { _, err := svc.Get(ctx, "prod", "app"); return err == nil })
 	get := func() {
 		if _, err := svc.Get(ctx, "prod", "app"); err != nil {
 			t.Error(err)

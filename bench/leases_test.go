@@ -2,20 +2,17 @@ package bench
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/leasesvc/leasesvc/bench/instance"
 	"github.com/leasesvc/leasesvc/bench/table"
 	"github.com/leasesvc/leasesvc/epochkv"
 	"github.com/leasesvc/leasesvc/events"
@@ -52,6 +49,7 @@ func (r *rig) prefill(scope string, n int, at func(i int) time.Time) {
 		Data: &events.Applied{Revision: 5, Digest: "prefilled"},
 	}})
 	fillLog(r.t, w, scope, n, 0, n*lifeEvents, func(int) time.Time { return at(0) })
+	r.storeValues(scope, n)
 	evs := make([]events.Event, 0, 1000)
 	for i := range n { // the last renewal of each
 		e := history(scope, n, n*lifeEvents+i, func(i int) time.Time { return at(i) })
@@ -59,6 +57,27 @@ func (r *rig) prefill(scope string, n int, at func(i int) time.Time) {
 			must(r.t, w, evs)
 			evs = evs[:0]
 		}
+	}
+}
+
+// storeValues puts something in the place of the sealed values of n leases: a lease
+// without is one whose values are lost, and a successor is asked for.
+func (r *rig) storeValues(scope string, n int) {
+	r.t.Helper()
+	if _, err := handover.OpenBlobs(background(r.t), r.place.js, handover.BlobsBucket, r.place.replicas); err != nil {
+		r.t.Fatal(err)
+	}
+	sealed := bytes.Repeat([]byte("x"), 300)
+	for i := range n {
+		e := history(scope, n, i*lifeEvents, func(int) time.Time { return began })
+		if _, err := r.place.js.PublishAsync(fmt.Sprintf("$KV.%s.%s.%s.%d", handover.BlobsBucket, scope, e.Name, i+1), sealed); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	select {
+	case <-r.place.js.PublishAsyncComplete():
+	case <-background(r.t).Done():
+		r.t.Fatal("the sealed values were not stored")
 	}
 }
 
@@ -96,37 +115,6 @@ func inUse() uint64 {
 	return m.HeapAlloc
 }
 
-// profiled is how many bytes are allocated for each that the heap's profile has.
-const profiled = 32 << 10
-
-func init() { runtime.MemProfileRate = profiled }
-
-// oursInUse is inUse without what the NATS server and the Vault in this process
-// hold, by the heap's profile: what is written last stays in buffers of megabytes.
-func oursInUse() float64 {
-	_ = inUse() // the profile is of the last collection
-	records := make([]runtime.MemProfileRecord, 1<<16)
-	n, ok := runtime.MemProfile(records, false)
-	if !ok {
-		return 0
-	}
-	var sum float64
-	for _, r := range records[:n] {
-		if r.InUseObjects() == 0 || slices.ContainsFunc(r.Stack(), others) {
-			continue
-		}
-		bytes := float64(r.InUseBytes())
-		each := bytes / float64(r.InUseObjects())
-		sum += bytes / (1 - math.Exp(-each/profiled)) // as pprof does
-	}
-	return sum
-}
-
-func others(pc uintptr) bool {
-	f := runtime.FuncForPC(pc - 1)
-	return f != nil && (strings.Contains(f.Name(), "nats-server/v2") || strings.Contains(f.Name(), "leasesvc/devvault"))
-}
-
 // stateAlone gives what a projection takes for each lease.
 func (r *rig) stateAlone(n int) float64 {
 	before := inUse()
@@ -136,18 +124,16 @@ func (r *rig) stateAlone(n int) float64 {
 	return each
 }
 
-// instanceAlone measures what an instance without leases takes of the heap, with
-// what the NATS server in this process keeps for it.
+// instanceAlone measures what an instance without leases takes of the heap.
 func instanceAlone(t *testing.T, tb *table.Table) float64 {
 	t.Helper()
 	r := newRig(t).on(1, false)
-	before := oursInUse()
-	svc, stop := r.start("{prod: {definitions: none.yaml}}")
-	r.await("the holder", func() bool { return leads(t, svc) })
-	r.settle(0)
-	took := oursInUse() - before
-	stop()
-	tb.Figure(t, "memory, an instance without leases", "MiB", took/(1<<20), "what the heap holds more once it leads a scope, by its profile, without the NATS server's part and the Vault's")
+	in := r.apart("{prod: {definitions: none.yaml}}")
+	r.leads(in, 1)
+	r.settle(in, 0)
+	took := in.Heap()
+	in.Stop()
+	tb.Figure(t, "memory, an instance without leases", "MiB", took/(1<<20), "the heap after a collection of a process that is an instance which leads a scope")
 	return took
 }
 
@@ -156,88 +142,57 @@ func holds(t *testing.T, tb *table.Table, n int, alone float64, idle *[]float64)
 		r := newRig(t).on(1, false)
 		now := time.Now().UTC()
 		// Renewed over the last half hour, so that the next ones come as they do
-		// after a while, some at once: they are due after 27 to 30 minutes. With fewer
-		// leases none is due yet, since the few megabytes in which the NATS server keeps
-		// what was written last would count as theirs.
-		spread := 26 * time.Minute
-		if n >= 100_000 {
-			spread = 30 * time.Minute
-		}
-		r.prefill("prod", n, func(i int) time.Time { return now.Add(-time.Duration(i) * spread / time.Duration(n)) })
+		// after a while, some at once: they are due after 27 to 30 minutes.
+		r.prefill("prod", n, func(i int) time.Time { return now.Add(-time.Duration(i) * 30 * time.Minute / time.Duration(n)) })
 		r.renewable()
 		stateOnly := r.stateAlone(n)
-		before := oursInUse()
 		begin := time.Now()
-		svc, stop := r.start("{prod: {definitions: none.yaml}}")
-		r.await("the holder", func() bool { return leads(t, svc) })
+		in := r.apart("{prod: {definitions: none.yaml}}")
+		r.leads(in, 1)
 		starting := time.Since(begin)
-		r.settle(n)
-		each := (oursInUse() - before - alone) / float64(n)
+		r.settle(in, n)
+		each := (in.Heap() - alone) / float64(n)
 		if n >= 10_000 || *size == "tiny" {
-			tb.AtMost(t, fmt.Sprintf("memory, %d leases in one process", n), "B/lease", each, 2048, "what the heap holds more once the instance leads them, by its profile, without the NATS server's part and the Vault's, less what an instance without leases takes; values not held")
+			tb.AtMost(t, fmt.Sprintf("memory, %d leases in one process", n), "B/lease", each, 2048, "the heap after a collection of a process that is an instance which leads them, less that of one without leases; values not held")
 		} else {
 			tb.Figure(t, fmt.Sprintf("memory, %d leases in one process", n), "B/lease", each, "the same")
 		}
 		tb.Figure(t, fmt.Sprintf("memory, %d leases, the state alone", n), "B/lease", stateOnly, "the projection alone")
 		if *size != "short" {
-			renewed := r.renewed.Load()
 			d := sized(200*time.Millisecond, 0, 15*time.Second)
-			used := busy(t, d)
-			perSecond := table.Rate(int(r.renewed.Load()-renewed), d)
+			renewed := in.Figures().Events[events.TypeRenewed]
+			used := in.Busy(d)
+			perSecond := table.Rate(in.Figures().Events[events.TypeRenewed]-renewed, d)
 			*idle = append(*idle, used)
-			how := fmt.Sprintf("of this process over %s: the instance, its NATS server and its Vault together; TTL 1 h, %.0f renewals a second meanwhile", d, perSecond)
+			how := fmt.Sprintf("of the instance's process over %s; TTL 1 h, %.0f renewals a second meanwhile, each recorded; NATS and Vault in another process", d, perSecond)
+			name := fmt.Sprintf("idle, %d leases", n)
 			if n < 100_000 {
-				tb.Figure(t, fmt.Sprintf("idle, %d leases", n), "% of a core", used, how)
+				tb.Figure(t, name, "% of a core", used, how)
 			} else {
-				defer func() { // without the instance
-					how += "; raw: as many by a plain HTTP client and a publish each, the same servers in the same process"
-					tb.AtMostBeside(t, fmt.Sprintf("idle, %d leases", n), "% of a core", used, r.busyByHand(perSecond, d), 3, how)
-				}()
+				tb.AtMost(t, name, "% of a core", used, 3, how)
 			}
-			tb.Figure(t, fmt.Sprintf("start until it leads, %d leases, no snapshot", n), "ms", table.MS(starting), fmt.Sprintf("a whole instance: connect, follow %d events, claim, open", n*(lifeEvents+1)))
+			tb.Figure(t, fmt.Sprintf("start until it leads, %d leases, no snapshot", n), "ms", table.MS(starting), fmt.Sprintf("a whole instance: a process, connect, follow %d events, claim, open", n*(lifeEvents+1)))
 		}
-		stop()
+		in.Stop()
 	})
 }
 
-// busyByHand gives what of a core the same renewals take at the same pace when a
-// plain client makes their requests and a message is published for each.
-func (r *rig) busyByHand(perSecond float64, d time.Duration) float64 {
-	renew, end := r.byHand()
-	defer end()
-	m := ready(r.t, renewals("idle", 1))[0]
-	ctx, stop := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		pace := time.NewTicker(time.Duration(float64(time.Second) / max(perSecond, 1)))
-		defer pace.Stop()
-		for {
-			select {
-			case <-pace.C:
-				wg.Go(func() {
-					renew()
-					publishOne(r.t, r.place.nc, m)
-				})
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	used := busy(r.t, d)
-	stop()
-	wg.Wait()
-	return used
+// leads waits until an instance leads so many scopes.
+func (r *rig) leads(in *instance.Instance, scopes int) {
+	r.t.Helper()
+	r.await("the holder", func() bool { return in.Figures().Led == scopes })
 }
 
 // settle waits until a start is over: every name looked at, and what became due
 // while the log was written renewed.
-func (r *rig) settle(n int) {
+func (r *rig) settle(in *instance.Instance, n int) {
 	look := sized(50*time.Millisecond, 2*time.Second, 2*time.Second)
 	usual := 2*float64(n)/(30*60) + 5
 	for range 60 {
-		renewed, used := r.renewed.Load(), cpu(r.t)
+		was := in.Figures()
 		<-time.After(look)
-		if table.Rate(int(r.renewed.Load()-renewed), look) <= usual && cpu(r.t)-used < look/20 {
+		is := in.Figures()
+		if table.Rate(is.Events[events.TypeRenewed]-was.Events[events.TypeRenewed], look) <= usual && is.CPU-was.CPU < look/20 {
 			return
 		}
 	}
@@ -250,12 +205,13 @@ func renewing(t *testing.T, tb *table.Table, n int) {
 	r.prefill("prod", n, func(int) time.Time { return due })
 	r.renewable()
 	raw := r.renewByHand(sized(200, 0, 10_000))
-	_, stop := r.start("{prod: {definitions: none.yaml}}")
-	r.await("the first renewal", func() bool { return r.renewed.Load() > 0 })
-	begin, first := time.Now(), r.renewed.Load()
-	r.await("the renewals", func() bool { return r.renewed.Load() >= int64(n) })
-	ours := table.Rate(int(r.renewed.Load()-first), time.Since(begin))
-	stop()
+	in := r.apart("{prod: {definitions: none.yaml}}")
+	renewed := func() int { return in.Figures().Events[events.TypeRenewed] }
+	r.await("the first renewal", func() bool { return renewed() > 0 })
+	begin, first := time.Now(), renewed()
+	r.await("the renewals", func() bool { return renewed() >= n })
+	ours := table.Rate(renewed()-first, time.Since(begin))
+	in.Stop()
 	how := fmt.Sprintf("%d leases due at once, each a renewal of the lease and of its guard, 2 ms each, 64 in flight, recorded in the log; raw: the same requests by a plain HTTP client, nothing recorded", n)
 	tb.Beside(t, "renewals against a Vault that answers in 2 ms", "renewals/s", ours, raw, false, 0, how)
 }

@@ -1,8 +1,6 @@
 package bench
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,20 +10,7 @@ import (
 
 	"github.com/leasesvc/leasesvc/bench/table"
 	"github.com/leasesvc/leasesvc/events/journal"
-	"github.com/leasesvc/leasesvc/leasecore"
-	"github.com/leasesvc/leasesvc/service"
 )
-
-// leads tells whether an instance leads its scope prod.
-func leads(t *testing.T, svc *service.Service) bool { return ledBy(t, svc, "prod") }
-
-// ledBy tells whether an instance leads a scope: it answers for a name that is not
-// there.
-func ledBy(t *testing.T, svc *service.Service, scope string) bool {
-	t.Helper()
-	_, err := svc.Get(context.Background(), scope, "nobody")
-	return errors.Is(err, leasecore.ErrUnknownName)
-}
 
 // scopes measures an instance that leads many scopes.
 func scopes(t *testing.T, tb *table.Table) {
@@ -38,17 +23,15 @@ func scopes(t *testing.T, tb *table.Table) {
 	for i := range n {
 		fmt.Fprintf(&list, "\n  s-%04d: {definitions: none.yaml}", i)
 	}
-	before, begin := inUse(), time.Now()
-	svc, stop := r.start(list.String())
-	for i := range n {
-		r.await("a scope", func() bool { return ledBy(t, svc, fmt.Sprintf("s-%04d", i)) })
-	}
-	tb.Figure(t, fmt.Sprintf("start until it leads, %d scopes", n), "ms", table.MS(time.Since(begin)), "a whole instance, from connecting until the last scope is led; R1, sync default")
+	begin := time.Now()
+	in := r.apart(list.String())
+	r.leads(in, n)
+	tb.Figure(t, fmt.Sprintf("start until it leads, %d scopes", n), "ms", table.MS(time.Since(begin)), "a whole instance, from the start of its process until the last scope is led; R1, sync default")
 	<-time.After(sized(100*time.Millisecond, 0, 3*time.Second))
-	tb.Figure(t, fmt.Sprintf("memory, %d scopes in one process", n), "KiB/scope", float64(inUse()-before)/float64(n)/1024, "the heap over the number of scopes, without leases")
+	tb.Figure(t, fmt.Sprintf("memory, %d scopes in one process", n), "KiB/scope", in.Heap()/float64(n)/1024, "the heap of an instance over the number of scopes, without leases")
 	d := sized(200*time.Millisecond, 0, 10*time.Second)
-	tb.Figure(t, fmt.Sprintf("idle, %d scopes", n), "% of a core", busy(t, d), fmt.Sprintf("of this process over %s: the instance and its NATS server; one heartbeat for all scopes", d))
-	stop()
+	tb.Figure(t, fmt.Sprintf("idle, %d scopes", n), "% of a core", in.Busy(d), fmt.Sprintf("of the instance's process over %s; one heartbeat for all scopes", d))
+	in.Stop()
 	r.place.openAtOnce(t, tb, n)
 }
 

@@ -9,13 +9,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/leasesvc/leasesvc/bench/instance"
 	"github.com/leasesvc/leasesvc/devvault"
-	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/handover"
 	"github.com/leasesvc/leasesvc/secret"
 	"github.com/leasesvc/leasesvc/service"
@@ -33,8 +31,6 @@ type rig struct {
 	dir   string
 	seed  secret.String
 	keys  *handover.Keys
-	// renewed counts the renewals in the log, installed the commits.
-	renewed, installed atomic.Int64
 }
 
 func newRig(t *testing.T) *rig {
@@ -97,10 +93,11 @@ func (r *rig) renewable() {
 	r.vault.Inject(devvault.Fault{Path: "auth/token/renew-accessor", Do: answer(map[string]any{"auth": map[string]any{"accessor": "a", "lease_duration": 3600, "renewable": true, "token_type": "service"}})})
 }
 
-// start runs an instance; stop ends it.
-func (r *rig) start(scopes string) (svc *service.Service, stop func()) {
+// configured writes the service file of an instance with these scopes.
+func (r *rig) configured(scopes string) (file string, text []byte) {
 	r.t.Helper()
-	cfg, err := config.Parse(filepath.Join(r.dir, "leasesvc.yaml"), fmt.Appendf(nil, `
+	const name = "leasesvc.yaml"
+	text = fmt.Appendf(nil, `
 nats: {url: %q, max_bytes: 3GiB}
 state_dir: state
 seal_key: {file: seal.key}
@@ -108,37 +105,39 @@ vaults:
   main: {address: %q, environment: false, token: %q, guard_role: leasesvc, limits: {in_flight: 64, per_mount: 64}}
 scopes: %s
 insecure_consumers: true
-`, r.place.url, r.vault.URL(), r.vault.RootToken().Reveal(), scopes))
+`, r.place.url, r.vault.URL(), r.vault.RootToken().Reveal(), scopes)
+	r.write(name, string(text))
+	return filepath.Join(r.dir, name), text
+}
+
+// apart runs an instance in a process of its own.
+func (r *rig) apart(scopes string) *instance.Instance {
+	r.t.Helper()
+	file, _ := r.configured(scopes)
+	return instance.Start(r.t, file)
+}
+
+// within runs an instance in this process until the test ends.
+func (r *rig) within(scopes string) *service.Service {
+	r.t.Helper()
+	cfg, err := config.Parse(r.configured(scopes))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	svc, err = service.New(cfg, service.Options{Version: "1.2.3", Logger: slog.New(slog.DiscardHandler), OnEvent: func(e events.Event) {
-		switch e.Type() {
-		case events.TypeRenewed:
-			r.renewed.Add(1)
-		case events.TypeInstalled:
-			r.installed.Add(1)
-		}
-	}})
+	svc, err := service.New(cfg, service.Options{Version: "bench", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- svc.Run(ctx) }()
-	ended := false
-	stop = func() {
-		if ended {
-			return
-		}
-		ended = true
+	r.t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			r.t.Errorf("the instance ended with: %v", err)
 		}
-	}
-	r.t.Cleanup(stop)
-	return svc, stop
+	})
+	return svc
 }
 
 // await waits until ok holds, within a bound.
@@ -149,25 +148,6 @@ func (r *rig) await(what string, ok func() bool) {
 			r.t.Fatalf("waited for %s", what)
 		}
 	}
-}
-
-// cpu gives the processor time that this process has used.
-func cpu(t *testing.T) time.Duration {
-	t.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// busy gives which part of a core this process uses while nothing is done, in
-// percent.
-func busy(t *testing.T, d time.Duration) float64 {
-	t.Helper()
-	before, begin := cpu(t), time.Now()
-	<-time.After(d)
-	return 100 * float64(cpu(t)-before) / float64(time.Since(begin))
 }
 
 // on gives the rig a NATS server.

@@ -1,7 +1,7 @@
 // Package handover measures what a hand-over costs beyond Vault and the
-// consumers' own work: an instance in this process, a NATS server that writes
-// each message to disk before it acknowledges it, devvault, and consumers that
-// say yes at once.
+// consumers' own work: an instance in a process of its own, and in this one a NATS
+// server that writes each message to disk before it acknowledges it, devvault, and
+// consumers that say yes at once.
 //
 //	make bench-handover
 //
@@ -14,6 +14,5 @@
 // hand-over asks all of them) and of 1,000 names (rotated all at once), and reports
 // hand-overs per second, Vault included.
 //
-// The figures are of the machine they are taken on: server, instance, Vault and
-// consumers share its cores.
+// The figures are of the machine they are taken on: the processes share its cores.
 package handover

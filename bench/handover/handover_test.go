@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,15 +16,14 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/leasesvc/leasesvc/bench/instance"
 	"github.com/leasesvc/leasesvc/bench/table"
 	"github.com/leasesvc/leasesvc/consumer"
 	"github.com/leasesvc/leasesvc/devvault"
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/handover"
 	"github.com/leasesvc/leasesvc/internal/natstest"
-	"github.com/leasesvc/leasesvc/service"
 	"github.com/leasesvc/leasesvc/service/api"
-	"github.com/leasesvc/leasesvc/service/config"
 )
 
 const (
@@ -38,12 +36,11 @@ type bed struct {
 	b       *testing.B
 	nats    *natstest.Server
 	api     *api.Client
+	in      *instance.Instance
 	inVault atomic.Int64 // ns that the Vault has worked on requests
-
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced with each event
-	counts  map[events.Type]int
 }
+
+func TestMain(m *testing.M) { os.Exit(instance.Main(m).Run()) }
 
 var out = flag.String("handover.out", "", "the JSON file to bring up to date; empty: none")
 
@@ -59,7 +56,7 @@ func server(b *testing.B, replicas int) *natstest.Server {
 // newBed starts everything but the consumers, for names n0, n1, ...
 func newBed(b *testing.B, names, replicas int) *bed {
 	b.Helper()
-	t := &bed{b: b, nats: server(b, replicas), changed: make(chan struct{}), counts: map[events.Type]int{}}
+	t := &bed{b: b, nats: server(b, replicas)}
 	t.api = api.NewClient(t.nats.Conn(b))
 	vault, err := devvault.New(devvault.Config{Accounts: &devvault.Directory{}})
 	if err != nil {
@@ -100,7 +97,7 @@ func newBed(b *testing.B, names, replicas int) *bed {
 defaults: {kind: postgresql, consumers: [{name: app}], good_for: 0s, prepare_timeout: 60s}
 leases:
 `+strings.ReplaceAll(leases.String(), "{}", "{path: database/creds/app}"))
-	cfg, err := config.Parse(filepath.Join(dir, "leasesvc.yaml"), fmt.Appendf(nil, `
+	write("leasesvc.yaml", fmt.Sprintf(`
 nats: {url: %q, replicas: %d}
 state_dir: state
 seal_key: {file: seal.key}
@@ -109,22 +106,7 @@ vaults:
 scopes: {%s: {definitions: definitions.yaml}}
 insecure_consumers: true
 `, t.nats.URL(), replicas, timed.URL, vault.RootToken().Reveal(), scope))
-	if err != nil {
-		b.Fatal(err)
-	}
-	svc, err := service.New(cfg, service.Options{Version: "bench", Logger: slog.New(slog.DiscardHandler), OnEvent: t.saw})
-	if err != nil {
-		b.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- svc.Run(ctx) }()
-	b.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			b.Error(err)
-		}
-	})
+	t.in = instance.Start(b, filepath.Join(dir, "leasesvc.yaml"))
 	return t
 }
 
@@ -135,37 +117,14 @@ func (t *bed) vault(v *devvault.Server, path string, body any) {
 	}
 }
 
-func (t *bed) saw(e events.Event) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.counts[e.Type()]++
-	close(t.changed)
-	t.changed = make(chan struct{})
-}
-
 // count gives how many events of a type there were.
-func (t *bed) count(typ events.Type) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.counts[typ]
-}
+func (t *bed) count(typ events.Type) int { return t.in.Figures().Events[typ] }
 
 // await waits until there were so many events of a type.
 func (t *bed) await(typ events.Type, count int) {
 	t.b.Helper()
-	limit := time.After(within)
-	for {
-		t.mu.Lock()
-		have, changed := t.counts[typ], t.changed
-		t.mu.Unlock()
-		if have >= count {
-			return
-		}
-		select {
-		case <-changed:
-		case <-limit:
-			t.b.Fatalf("%d events %s in %v, not %d", have, typ, within, count)
-		}
+	if have := t.in.Await(typ, count, within); have < count {
+		t.b.Fatalf("%d events %s in %v, not %d", have, typ, within, count)
 	}
 }
 
