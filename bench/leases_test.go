@@ -53,11 +53,21 @@ func (r *rig) prefill(scope string, n int, at func(i int) time.Time) {
 	evs := make([]events.Event, 0, 1000)
 	for i := range n { // the last renewal of each
 		e := history(scope, n, n*lifeEvents+i, func(i int) time.Time { return at(i) })
+		e.Data.(*events.Renewed).GuardTTL = guardLeft(i)
 		if evs = append(evs, e); len(evs) == cap(evs) || i == n-1 {
 			must(r.t, w, evs)
 			evs = evs[:0]
 		}
 	}
+}
+
+// guardEvery is at every which renewal of a lease for an hour its guard is extended.
+const guardEvery = 3
+
+// guardLeft gives what is left of a lease's guard after a renewal: of each three the
+// next one extends it.
+func guardLeft(lease int) events.Seconds {
+	return events.WholeSeconds([guardEvery]int64{7260, 5550, 3840}[lease%guardEvery])
 }
 
 // storeValues puts something in the place of the sealed values of n leases: a lease
@@ -212,7 +222,7 @@ func renewing(t *testing.T, tb *table.Table, n int) {
 	r.await("the renewals", func() bool { return renewed() >= n })
 	ours := table.Rate(renewed()-first, time.Since(begin))
 	in.Stop()
-	how := fmt.Sprintf("%d leases due at once, each a renewal of the lease and of its guard, 2 ms each, 64 in flight, recorded in the log; raw: the same requests by a plain HTTP client, nothing recorded", n)
+	how := fmt.Sprintf("%d leases due at once, each a renewal of the lease, every third one of its guard as well, 2 ms each, 64 in flight, recorded in the log; raw: the same requests by a plain HTTP client, nothing recorded", n)
 	tb.Beside(t, "renewals against a Vault that answers in 2 ms", "renewals/s", ours, raw, false, 0, how)
 }
 
@@ -238,9 +248,12 @@ func (r *rig) byHand() (renew, end func()) {
 			r.t.Error(a.Status)
 		}
 	}
+	var made atomic.Int64
 	return func() {
 		ask("sys/leases/renew")
-		ask("auth/token/renew-accessor")
+		if made.Add(1)%guardEvery == 0 {
+			ask("auth/token/renew-accessor")
+		}
 	}, client.CloseIdleConnections
 }
 

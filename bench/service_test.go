@@ -75,7 +75,8 @@ func (r *rig) write(name, text string) {
 	}
 }
 
-// renewable has the Vault renew every lease and every guard, in vaultTakes.
+// renewable has the Vault renew every lease for an hour and extend every guard as far
+// as is asked for then, in vaultTakes.
 func (r *rig) renewable() {
 	answer := func(body map[string]any) func(http.ResponseWriter, *http.Request, http.Handler) {
 		b, err := json.Marshal(body)
@@ -90,7 +91,7 @@ func (r *rig) renewable() {
 		}
 	}
 	r.vault.Inject(devvault.Fault{Path: "sys/leases/renew", Do: answer(map[string]any{"lease_id": "", "lease_duration": 3600, "renewable": true})})
-	r.vault.Inject(devvault.Fault{Path: "auth/token/renew-accessor", Do: answer(map[string]any{"auth": map[string]any{"accessor": "a", "lease_duration": 3600, "renewable": true, "token_type": "service"}})})
+	r.vault.Inject(devvault.Fault{Path: "auth/token/renew-accessor", Do: answer(map[string]any{"auth": map[string]any{"accessor": "a", "lease_duration": 7260, "renewable": true, "token_type": "service"}})})
 }
 
 // configured writes the service file of an instance with these scopes.

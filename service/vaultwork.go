@@ -35,8 +35,12 @@ type job struct {
 	span        *effectSpan
 }
 
-// guardMargin is how much longer than its lease a guard is asked to live.
-const guardMargin = 60 * time.Second
+const (
+	// guardMargin is how much longer than its lease a guard lives at least.
+	guardMargin = 60 * time.Second
+	// guardAhead bounds for how long a guard is extended ahead.
+	guardAhead = 24 * time.Hour
+)
 
 // The kinds of failure that are not Vault's.
 const (
@@ -266,8 +270,22 @@ func public(def *events.Definition, data json.RawMessage) map[string]string {
 	return out
 }
 
-// guardLife is how long a lease's guard is asked to live from now.
-func (j *job) guardLife() time.Duration { return j.lease.TTL + guardMargin }
+// guardLife is how long a lease's guard is asked to live from now: as long as the
+// lease, and if that can be renewed once more as long, so that it is extended with
+// every second or third renewal.
+func (j *job) guardLife() time.Duration {
+	life := j.lease.TTL + guardMargin
+	if j.lease.Renewable {
+		life += min(j.lease.TTL, guardAhead)
+	}
+	return life
+}
+
+// guardOutlives tells whether the guard, as it is, outlives a lease that was renewed.
+func (j *job) guardOutlives(renewed *events.Renewed) bool {
+	ends := renewed.SentAt.Add(renewed.TTL.Duration() + guardMargin)
+	return j.lease.GuardExtended && !j.lease.GuardAt.Add(j.lease.GuardTTL).Before(ends)
+}
 
 func (j *job) extend(ctx context.Context) (request, bool) {
 	done := leasecore.ExtendDone{Name: j.effect.Name, Lease: j.lease.No, SentAt: j.svc.clock.Now()}
@@ -284,7 +302,8 @@ func (j *job) extend(ctx context.Context) (request, bool) {
 	return request{command: done}, ctx.Err() == nil
 }
 
-// renew renews the lease and then its guard: the lease lives as long as both.
+// renew renews the lease, and its guard if it would end before it: the lease lives
+// as long as both.
 func (j *job) renew(ctx context.Context) (request, bool) {
 	done := leasecore.RenewDone{Name: j.effect.Name, Lease: j.lease.No}
 	v, err := j.vault()
@@ -308,6 +327,9 @@ func (j *job) renewBoth(ctx context.Context, v *vaultConn) (renewed *events.Rene
 	if j.lease.Guard == "" {
 		end, _ := j.lease.Expires()
 		v.renewedUnguarded(j.lease.LeaseID, end.Sub(j.svc.clock.Now()), r, out)
+		return out, isNew, nil
+	}
+	if j.guardOutlives(out) {
 		return out, isNew, nil
 	}
 	extension, err := v.client.ExtendGuard(ctx, j.lease.Guard, j.guardLife())

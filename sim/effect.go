@@ -314,8 +314,16 @@ func (j *job) acquire() leasecore.Command {
 	return j.done
 }
 
-// guardMargin is how much longer than its lease a guard is asked to live.
+// guardMargin is how much longer than its lease a guard lives at least.
 const guardMargin = 60 * time.Second
+
+// guardLife is how long a guard is asked to live: for the next renewals, too.
+func (j *job) guardLife() time.Duration {
+	if j.lease.Renewable {
+		return 2*j.lease.TTL + guardMargin
+	}
+	return j.lease.TTL + guardMargin
+}
 
 func (j *job) extend() leasecore.Command {
 	w := j.t.w
@@ -326,7 +334,7 @@ func (j *job) extend() leasecore.Command {
 		return done
 	}
 	g := w.vault.guards[j.lease.Guard]
-	granted, ok := w.vault.extend(g, j.lease.TTL+guardMargin)
+	granted, ok := w.vault.extend(g, j.guardLife())
 	switch {
 	case f == answerLost:
 		done.Err = failure(f, false)
@@ -349,7 +357,7 @@ func (j *job) verify() leasecore.Command {
 	return done
 }
 
-// renew renews the lease, then its guard.
+// renew renews the lease, then its guard if it would end before it.
 func (j *job) renew() leasecore.Command {
 	w, v := j.t.w, &j.t.w.vault
 	name := j.effect.Name
@@ -384,7 +392,7 @@ func (j *job) renew() leasecore.Command {
 		}
 		done.Renewed = r
 		j.done.Err = nil
-		if j.lease.Guard == "" {
+		if l := &j.lease; l.Guard == "" || l.GuardExtended && !l.GuardAt.Add(l.GuardTTL).Before(r.SentAt.Add(r.TTL.Duration()+guardMargin)) {
 			return done
 		}
 		j.renewed = r
@@ -395,7 +403,7 @@ func (j *job) renew() leasecore.Command {
 		done.Err = failure(f, false)
 		return done
 	}
-	granted, ok := v.extend(v.guards[j.lease.Guard], j.lease.TTL+guardMargin)
+	granted, ok := v.extend(v.guards[j.lease.Guard], j.guardLife())
 	switch {
 	case f == answerLost:
 		done.Err = failure(f, false)
