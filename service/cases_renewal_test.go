@@ -332,3 +332,41 @@ func TestC14_TheLeaseIsGone(t *testing.T) {
 		})
 	}
 }
+
+// TestAGuardOutlivesItsLeaseWithFewExtensions: at each renewal by the margin at least,
+// though no two in a row extend it.
+func TestAGuardOutlivesItsLeaseWithFewExtensions(t *testing.T) {
+	t.Parallel()
+	const margin = 60 * time.Second
+	r := newCaseRig(t, "6s", "2h")
+	r.definitions(1, definition("app", ""))
+	r.run("state-a")
+	r.await("a lease", func() bool { return r.active("app") == 1 })
+	asked := func() int { return r.vault.Count("POST", "auth/token/renew-accessor") }
+	first := asked()
+	r.within(90*time.Second, "renewals", func() bool { return r.count(events.TypeRenewed) >= 6 })
+	extended := data[*events.GuardExtended](t, r.events(events.TypeGuardExtended)[0])
+	ends, before := extended.SentAt.Add(extended.Granted.Duration()), true
+	extensions := 0
+	for i, e := range r.events(events.TypeRenewed) {
+		d := data[*events.Renewed](t, e)
+		now := d.GuardTTL.Sign() > 0
+		if now {
+			ends = d.SentAt.Add(d.GuardTTL.Duration())
+			extensions++
+		}
+		if now && before {
+			t.Errorf("renewal %d extended the guard, which had just been", i+1)
+		}
+		if least := d.SentAt.Add(d.TTL.Duration() + margin); ends.Before(least) {
+			t.Errorf("after renewal %d the guard ends %v before it should", i+1, least.Sub(ends))
+		}
+		before = now
+	}
+	if extensions == 0 {
+		t.Error("the guard was never extended")
+	}
+	if n := asked() - first; n != extensions {
+		t.Errorf("Vault was asked %d times for an extension, the log has %d", n, extensions)
+	}
+}
