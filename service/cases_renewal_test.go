@@ -341,9 +341,6 @@ func TestAGuardOutlivesItsLeaseWithFewExtensions(t *testing.T) {
 	r := newCaseRig(t, "6s", "2h")
 	r.definitions(1, definition("app", ""))
 	r.run("state-a")
-	r.await("a lease", func() bool { return r.active("app") == 1 })
-	asked := func() int { return r.vault.Count("POST", "auth/token/renew-accessor") }
-	first := asked()
 	r.within(90*time.Second, "renewals", func() bool { return r.count(events.TypeRenewed) >= 6 })
 	extended := data[*events.GuardExtended](t, r.events(events.TypeGuardExtended)[0])
 	ends, before := extended.SentAt.Add(extended.Granted.Duration()), true
@@ -366,7 +363,9 @@ func TestAGuardOutlivesItsLeaseWithFewExtensions(t *testing.T) {
 	if extensions == 0 {
 		t.Error("the guard was never extended")
 	}
-	if n := asked() - first; n != extensions {
-		t.Errorf("Vault was asked %d times for an extension, the log has %d", n, extensions)
+	// The check of guards extends one, too, and looks it up.
+	asked := func(what string) int { return r.vault.Count("POST", "auth/token/"+what+"-accessor") }
+	if n := asked("renew") - asked("lookup"); n != 1+extensions {
+		t.Errorf("Vault was asked %d times for an extension, the log has %d", n, 1+extensions)
 	}
 }
