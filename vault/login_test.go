@@ -30,6 +30,7 @@ type office struct {
 	fixed   bool // tokens can't be renewed
 	kind    string
 	renewed int
+	stuck   bool // a renewal is answered by a 500
 	noLook  bool // lookup-self is forbidden by policy
 	revoked []string
 }
@@ -75,6 +76,8 @@ func (o *office) serve(w http.ResponseWriter, r *http.Request, body map[string]a
 		says(403, `{"errors":["permission denied"]}`)(w, r)
 	case r.URL.Path == lookupSelf:
 		says(200, fmt.Sprintf(`{"data":{"ttl":%g,"renewable":true}}`, time.Until(end).Seconds()))(w, r)
+	case r.URL.Path == "/v1/auth/token/renew-self" && o.stuck:
+		says(500, `{"errors":["1 error occurred: past the max TTL, cannot renew"]}`)(w, r)
 	case r.URL.Path == "/v1/auth/token/renew-self":
 		o.renewed++
 		next := time.Now().Add(o.ttl)
@@ -310,6 +313,23 @@ func TestC24_TwoFullCyclesOfLoginRenewalAndMaxTTL(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestC24_ALoginComesBeforeTheEndOfATokenWhoseRenewalsFail: a server may answer 500
+// to a renewal at max TTL. However long the back-off is by then, it is not waited for
+// beyond the token's last quarter, in which a login is tried.
+func TestC24_ALoginComesBeforeTheEndOfATokenWhoseRenewalsFail(t *testing.T) {
+	for _, ttl := range []time.Duration{2 * time.Second, 5 * time.Second, time.Minute, 3 * time.Minute} {
+		t.Run(ttl.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := newOffice(ttl, 0)
+				o.stuck = true
+				c := visitorAt(t, newPipedFake(t, nil), o, appRole("r"))
+				c.pace = defaultPace
+				alwaysWorks(t, o, c)
+			})
+		})
+	}
 }
 
 func TestC24_TwoCyclesOfA403AndANewLogin(t *testing.T) {
