@@ -153,7 +153,7 @@ func testGuard() *Guard {
 // eventually polls until it is so.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -161,7 +161,7 @@ func eventually(t *testing.T, what string, so func() bool) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("after 10 s still not: %s", what)
+			t.Fatalf("after 40 s still not: %s", what)
 		}
 	}
 }
