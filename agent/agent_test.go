@@ -146,6 +146,8 @@ func TestADocumentIsRenderedWithTheCandidate(t *testing.T) {
 	r.await("the rotation of mq", func() bool { return r.file("out.txt") == want("1") && len(r.events(events.TypeInstalled, "mq")) == 2 })
 	r.put("app", 1, strings.Replace(`{"db":{"user":"lease://db#username","password":"lease://db#password"},"mq":["lease://mq#password","env://NONE"],"x":1,"secret":"Pl4in-S3cret"}`, `"x":1`, `"x":2`, 1))
 	r.await("the next revision", func() bool { return r.file("out.txt") == want("2") && strings.Contains(r.file("out.yaml"), "x: 2") })
+	// The hook runs once the file is there, and takes its time.
+	r.await("the application to be told", func() bool { return strings.HasSuffix(r.file("told"), want("2")+"\n") })
 	// A roll of what nothing shows, and of what is the same.
 	n := len(strings.Split(r.file("told"), "\n"))
 	if info, err := os.Stat(r.path("out.txt")); err != nil {

@@ -34,7 +34,7 @@ func TestL43_AnUpdateWaitsForAHandOver(t *testing.T) {
 
 	s.hang(true)
 	p.done(p.api().Rotate(aBit(t), "prod", "app"))
-	p.await("the question", func() bool { return p.count(events.TypeHandoverStarted) == 3 })
+	p.await("the question", func() bool { return s.wasAsked(before) })
 	var busy *api.Problem
 	p.await("the update to be told busy", func() bool {
 		_, err := p.set("app", p.revision("app"), "x", fmt.Sprint(time.Now().UnixNano()))
@@ -123,11 +123,12 @@ func TestL43_AnUpdateFailsOnceTheLifecycleHasEnded(t *testing.T) {
 	s := &shop{rig: r}
 	r.serve(s)
 	p.await("the shop's lease", func() bool { return s.lease() != 0 })
+	before := s.lease()
 	p.must(p.put("app", 0, `{"x":1,"user":"lease://app#username"}`))
 	s.hang(true)
 	defer s.hang(false)
 	p.done(p.api().Rotate(aBit(t), "prod", "app"))
-	p.await("the question", func() bool { return p.count(events.TypeHandoverStarted) == 2 })
+	p.await("the question", func() bool { return s.wasAsked(before) })
 	result := make(chan error, 1)
 	go func() {
 		u := api.DocumentUpdate{Expected: 1, Assign: []api.DocumentAssignment{{Path: "x", Value: []byte(`2`)}}, Until: time.Now().Add(time.Minute)}

@@ -338,11 +338,12 @@ func (g *gate) pass() {
 
 // shop is a consumer that logs in with what it is given.
 type shop struct {
-	rig  *rig
-	mu   sync.Mutex
-	say  error         // what it answers to a prepare instead
-	hung chan struct{} // closed when it answers again; nil: it answers
-	now  consumer.Credential
+	rig   *rig
+	mu    sync.Mutex
+	say   error         // what it answers to a prepare instead
+	hung  chan struct{} // closed when it answers again; nil: it answers
+	asked uint64        // the last lease that it was asked to prepare
+	now   consumer.Credential
 }
 
 func (s *shop) login(c consumer.Credential) error {
@@ -353,6 +354,7 @@ func (s *shop) login(c consumer.Credential) error {
 
 func (s *shop) Prepare(ctx context.Context, c consumer.Credential) error {
 	s.mu.Lock()
+	s.asked = c.Lease
 	if hung := s.hung; hung != nil {
 		s.mu.Unlock()
 		select {
@@ -389,6 +391,14 @@ func (s *shop) lease() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now.Lease
+}
+
+// wasAsked tells whether it was asked to prepare a lease later than another. From
+// then on a hand-over holds what it touches: its beginning is in the log before.
+func (s *shop) wasAsked(after uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked > after
 }
 
 // hang has it answer no prepare until it is told to again.

@@ -151,7 +151,7 @@ func startRealServer(t *testing.T, program string) (address, caFile string, root
 		<-ended
 	})
 	address = "https://" + listen
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	// The dev server mounts its KV after it is unsealed; the root token works from then on.
@@ -164,7 +164,7 @@ func startRealServer(t *testing.T, program string) (address, caFile string, root
 		case <-ended:
 			t.Fatalf("%s ended:\n%s", program, strings.ReplaceAll(out.String(), root.Reveal(), secret.Redacted))
 		case <-deadline:
-			t.Fatalf("%s is not up after 30 s:\n%s", program, strings.ReplaceAll(out.String(), root.Reveal(), secret.Redacted))
+			t.Fatalf("%s is not up after a minute:\n%s", program, strings.ReplaceAll(out.String(), root.Reveal(), secret.Redacted))
 		}
 	}
 }

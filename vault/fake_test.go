@@ -30,6 +30,8 @@ type arrived struct {
 // fake is a server that answers as a test says and remembers what arrived.
 type fake struct {
 	*httptest.Server
+	pipes *pipes // how it is dialled; nil: over TCP
+
 	mu   sync.Mutex
 	seen []arrived
 	log  bytes.Buffer
@@ -41,16 +43,21 @@ const lookupSelf = "/v1/auth/token/lookup-self"
 func newFake(t *testing.T, handle http.HandlerFunc) *fake {
 	t.Helper()
 	f := &fake{}
-	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	f.Server = httptest.NewUnstartedServer(f.answers(handle))
+	f.Start()
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *fake) answers(handle http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.note(r)
 		if r.URL.Path == lookupSelf {
 			_, _ = io.WriteString(w, selfAnswer(3600, 0))
 			return
 		}
 		handle(w, r)
-	}))
-	t.Cleanup(f.Close)
-	return f
+	})
 }
 
 func selfAnswer(ttl, uses int) string {
@@ -116,6 +123,11 @@ func (f *fake) stranger(t *testing.T, with ...func(*Config)) *Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
+	if f.pipes != nil {
+		for _, transport := range c.transports {
+			transport.DialContext = f.pipes.dial
+		}
+	}
 	return c
 }
 
@@ -141,7 +153,7 @@ func testGuard() *Guard {
 // eventually polls until it is so.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -149,7 +161,7 @@ func eventually(t *testing.T, what string, so func() bool) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("after 10 s still not: %s", what)
+			t.Fatalf("after 40 s still not: %s", what)
 		}
 	}
 }

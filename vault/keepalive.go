@@ -32,8 +32,9 @@ var defaultPace = pace{first: time.Second, last: time.Minute, step: time.Second,
 // the token is refused, when a renewal is cut short because max TTL is near,
 // when the token can't be renewed, and when the client certificate changed.
 // Leases under guards live on; the token before is left to its end. Failures are
-// retried with back-off, 1 s to 1 min with a spread of 10 %, and at once when
-// the circuit closes; [Client.Token] shows them. While the circuit is out, Run
+// retried with back-off, 1 s to 1 min with a spread of 10 %, once as the last
+// quarter of the token's life begins, and at once when the circuit closes;
+// [Client.Token] shows them. While the circuit is out, Run
 // probes when a probe is due, so that the server is found back without a call.
 func (c *Client) Run(ctx context.Context) error {
 	var (
@@ -106,8 +107,12 @@ func (c *Client) Run(ctx context.Context) error {
 			continue
 		}
 		failures++
-		wait := c.backOff(failures)
-		due = time.Now().Add(wait)
+		now = time.Now()
+		due = now.Add(c.backOff(failures))
+		if late := c.lateFrom(); late.After(now) && late.Before(due) {
+			due = late // where a token of little time goes on with a new login
+		}
+		wait := due.Sub(now)
 		c.cfg.Logger.Warn("the token could not be kept alive; it is tried again", "vault", c.cfg.Name, "wait_ms", wait.Milliseconds(), "error", err)
 	}
 }
@@ -225,7 +230,7 @@ func (c *Client) keepLogin(ctx context.Context, t token) error {
 	switch {
 	case err == nil && !ending:
 		return nil
-	case err == nil, KindOf(err).Refusal(), time.Until(t.expires) < t.creation.Std()/4 && KindOf(err) == KindTransient:
+	case err == nil, KindOf(err).Refusal(), !time.Now().Before(t.lateFrom()) && KindOf(err) == KindTransient:
 		// Some servers answer 500 to a renewal that the login's proof no longer
 		// allows: late in the token's life a new login is tried for that too.
 		return c.Login(ctx)
@@ -268,6 +273,21 @@ func (c *Client) noteRenewal(t token, granted tokenGrant, sentAt time.Time) {
 	if c.token.ending && c.method == nil {
 		c.cfg.Logger.Warn("the token nears its max TTL; put a new one where it comes from", "vault", c.cfg.Name, "source", t.source, "ttl_s", granted.ttl.String())
 	}
+}
+
+// lateFrom gives when the last quarter of the token's life begins; zero where it
+// has no end.
+func (t token) lateFrom() time.Time {
+	if t.expires.IsZero() {
+		return time.Time{}
+	}
+	return t.expires.Add(-t.creation.Std() / 4)
+}
+
+func (c *Client) lateFrom() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.token.lateFrom()
 }
 
 // nextStep gives when keep is due.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -17,9 +18,11 @@ type slow struct {
 	ended  chan bool // whether it came to its end
 }
 
+// newSlow makes one for a test on its own clock: a deadline passes there only once
+// the read is at the server.
 func newSlow(t *testing.T) *slow {
 	s := &slow{began: make(chan struct{}, 9), answer: make(chan struct{}), ended: make(chan bool, 9)}
-	s.fake = newFake(t, func(w http.ResponseWriter, r *http.Request) {
+	s.fake = newPipedFake(t, func(w http.ResponseWriter, r *http.Request) {
 		s.began <- struct{}{}
 		select {
 		case <-s.answer:
@@ -55,33 +58,35 @@ func TestC30_AReadThatIsGivenUpGoesOn(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSlow(t)
-			c := s.client(t, func(cfg *Config) { cfg.OpTimeout = 300 * time.Millisecond })
-			ctx, cancel, kind := give(t.Context())
-			defer cancel()
-			if kind == KindCanceled {
-				go func() { <-s.began; cancel() }()
-			}
-			_, err := c.Read(ctx, "db/creds/app", guardFor(time.Minute), ReadOptions{})
-			var e *Error
-			if !errors.As(err, &e) || e.Kind != kind || !e.OutcomeUnknown || e.NotSent {
-				t.Fatalf("got %v", err)
-			}
-			if c.Circuit().InFlight != 0 {
-				t.Error("it holds a place that others wait for")
-			}
-			select {
-			case <-s.ended:
-				t.Fatal("the server was broken off")
-			case <-time.After(200 * time.Millisecond):
-			}
-			close(s.answer)
-			if !<-s.ended {
-				t.Error("the server was broken off before it could answer")
-			}
-			if n := len(s.requests("creds")); n != 1 {
-				t.Errorf("%d reads arrived", n)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newSlow(t)
+				c := s.client(t, func(cfg *Config) { cfg.OpTimeout = 300 * time.Millisecond })
+				ctx, cancel, kind := give(t.Context())
+				defer cancel()
+				if kind == KindCanceled {
+					go func() { <-s.began; cancel() }()
+				}
+				_, err := c.Read(ctx, "db/creds/app", guardFor(time.Minute), ReadOptions{})
+				var e *Error
+				if !errors.As(err, &e) || e.Kind != kind || !e.OutcomeUnknown || e.NotSent {
+					t.Fatalf("got %v", err)
+				}
+				if c.Circuit().InFlight != 0 {
+					t.Error("it holds a place that others wait for")
+				}
+				select {
+				case <-s.ended:
+					t.Fatal("the server was broken off")
+				case <-time.After(200 * time.Millisecond):
+				}
+				close(s.answer)
+				if !<-s.ended {
+					t.Error("the server was broken off before it could answer")
+				}
+				if n := len(s.requests("creds")); n != 1 {
+					t.Errorf("%d reads arrived", n)
+				}
+			})
 		})
 	}
 }
@@ -98,35 +103,45 @@ func TestC30_AReadIsBrokenOffBeforeItsGuardEnds(t *testing.T) {
 		"it has no guard": {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSlow(t)
-			c := s.client(t, func(cfg *Config) { cfg.OpTimeout = 100 * time.Millisecond })
-			if try.guard != nil {
-				try.guard.SentAt = time.Now()
-			}
-			_, err := c.Read(t.Context(), "db/creds/app", try.guard, ReadOptions{})
-			wantKind(t, err, KindTimeout)
-			if try.close {
-				c.Close()
-			}
-			if <-s.ended {
-				t.Error("it went on")
-			}
-			if try.guard != nil && !try.close && time.Since(try.guard.SentAt) >= try.guard.TTL.Std() {
-				t.Errorf("broken off %s after its guard was made, which lives for %s", time.Since(try.guard.SentAt), try.guard.TTL)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newSlow(t)
+				c := s.client(t, func(cfg *Config) { cfg.OpTimeout = 100 * time.Millisecond })
+				if try.guard != nil {
+					try.guard.SentAt = time.Now()
+				}
+				_, err := c.Read(t.Context(), "db/creds/app", try.guard, ReadOptions{})
+				wantKind(t, err, KindTimeout)
+				if try.close {
+					c.Close()
+				}
+				if <-s.ended {
+					t.Error("it went on")
+				}
+				if try.guard != nil && !try.close && time.Since(try.guard.SentAt) >= try.guard.TTL.Std() {
+					t.Errorf("broken off %s after its guard was made, which lives for %s", time.Since(try.guard.SentAt), try.guard.TTL)
+				}
+			})
 		})
 	}
 }
 
 // TestTooManyReadsThatGoOnAreBrokenOff: they are bounded, as all else is.
 func TestTooManyReadsThatGoOnAreBrokenOff(t *testing.T) {
-	s := newSlow(t)
-	c := s.client(t, func(cfg *Config) { cfg.OpTimeout = 50 * time.Millisecond; cfg.Limits = Limits{InFlight: 1} })
-	for range 5 {
-		_, err := c.Read(t.Context(), "db/creds/app", guardFor(time.Minute), ReadOptions{})
-		wantKind(t, err, KindTimeout)
-	}
-	eventually(t, "three are broken off", func() bool { return len(s.ended) == 3 })
-	close(s.answer)
-	eventually(t, "two came to their end", func() bool { return len(s.ended) == 5 })
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlow(t)
+		c := s.client(t, func(cfg *Config) { cfg.OpTimeout = 50 * time.Millisecond; cfg.Limits = Limits{InFlight: 1} })
+		for range 5 {
+			_, err := c.Read(t.Context(), "db/creds/app", guardFor(time.Minute), ReadOptions{})
+			wantKind(t, err, KindTimeout)
+		}
+		synctest.Wait()
+		if len(s.ended) != 3 {
+			t.Fatalf("%d are broken off, not 3", len(s.ended))
+		}
+		close(s.answer)
+		synctest.Wait()
+		if len(s.ended) != 5 {
+			t.Errorf("%d ended", len(s.ended))
+		}
+	})
 }

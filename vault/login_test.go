@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasesvc/leasesvc/secret"
@@ -29,6 +30,7 @@ type office struct {
 	fixed   bool // tokens can't be renewed
 	kind    string
 	renewed int
+	stuck   bool // a renewal is answered by a 500
 	noLook  bool // lookup-self is forbidden by policy
 	revoked []string
 }
@@ -74,6 +76,8 @@ func (o *office) serve(w http.ResponseWriter, r *http.Request, body map[string]a
 		says(403, `{"errors":["permission denied"]}`)(w, r)
 	case r.URL.Path == lookupSelf:
 		says(200, fmt.Sprintf(`{"data":{"ttl":%g,"renewable":true}}`, time.Until(end).Seconds()))(w, r)
+	case r.URL.Path == "/v1/auth/token/renew-self" && o.stuck:
+		says(500, `{"errors":["1 error occurred: past the max TTL, cannot renew"]}`)(w, r)
 	case r.URL.Path == "/v1/auth/token/renew-self":
 		o.renewed++
 		next := time.Now().Add(o.ttl)
@@ -97,6 +101,12 @@ func (o *office) serve(w http.ResponseWriter, r *http.Request, body map[string]a
 func visitor(t *testing.T, o *office, login Login, with ...func(*Config)) (*Client, *fake) {
 	t.Helper()
 	f := newFake(t, nil)
+	return visitorAt(t, f, o, login, with...), f
+}
+
+// visitorAt is visitor at a server that is there.
+func visitorAt(t *testing.T, f *fake, o *office, login Login, with ...func(*Config)) *Client {
+	t.Helper()
 	f.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.note(r)
 		f.mu.Lock()
@@ -106,7 +116,7 @@ func visitor(t *testing.T, o *office, login Login, with ...func(*Config)) (*Clie
 	})
 	c := f.stranger(t, append([]func(*Config){func(cfg *Config) { cfg.Token, cfg.Login = secret.String{}, login }}, with...)...)
 	c.pace = pace{first: 10 * time.Millisecond, last: 40 * time.Millisecond, step: 5 * time.Millisecond, refusal: 20 * time.Millisecond, source: 10 * time.Second, again: time.Hour}
-	return c, f
+	return c
 }
 
 func file(t *testing.T, text string) (path string, write func(string)) {
@@ -272,25 +282,54 @@ func TestBatchTokenMakesNoGuards(t *testing.T) {
 	}
 }
 
-func TestC24_TwoFullCyclesOfLoginRenewalAndMaxTTL(t *testing.T) {
-	o := newOffice(400*time.Millisecond, time.Second)
-	c, _ := visitor(t, o, appRole("r"))
+// alwaysWorks carries c on the test's own clock to a fourth login at o: there is
+// never a moment without a token that works.
+func alwaysWorks(t *testing.T, o *office, c *Client) {
+	t.Helper()
 	running(t, c)
-	eventually(t, "logged in", func() bool { return c.Token().LoggedIn })
-	// From now on there is never a moment without a token that works.
+	synctest.Wait()
+	if !c.Token().LoggedIn {
+		t.Fatal("not logged in")
+	}
 	for o.logins() < 4 {
 		if _, err := c.RenewLease(t.Context(), "db/creds/app/1", time.Minute); err != nil {
 			t.Fatalf("with the token of login %d: %v", o.logins(), err)
 		}
+		time.Sleep(o.ttl / 400)
 	}
-	o.with(func(o *office) {
-		if o.renewed < 4 {
-			t.Errorf("%d renewals in three cycles: each was to have some", o.renewed)
-		}
-		if len(o.revoked) != 0 {
-			t.Error("a token before was revoked, and unguarded leases with it")
-		}
+}
+
+func TestC24_TwoFullCyclesOfLoginRenewalAndMaxTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(400*time.Millisecond, time.Second)
+		c := visitorAt(t, newPipedFake(t, nil), o, appRole("r"))
+		alwaysWorks(t, o, c)
+		o.with(func(o *office) {
+			if o.renewed < 4 {
+				t.Errorf("%d renewals in three cycles: each was to have some", o.renewed)
+			}
+			if len(o.revoked) != 0 {
+				t.Error("a token before was revoked, and unguarded leases with it")
+			}
+		})
 	})
+}
+
+// TestC24_ALoginComesBeforeTheEndOfATokenWhoseRenewalsFail: a server may answer 500
+// to a renewal at max TTL. However long the back-off is by then, it is not waited for
+// beyond the token's last quarter, in which a login is tried.
+func TestC24_ALoginComesBeforeTheEndOfATokenWhoseRenewalsFail(t *testing.T) {
+	for _, ttl := range []time.Duration{2 * time.Second, 5 * time.Second, time.Minute, 3 * time.Minute} {
+		t.Run(ttl.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := newOffice(ttl, 0)
+				o.stuck = true
+				c := visitorAt(t, newPipedFake(t, nil), o, appRole("r"))
+				c.pace = defaultPace
+				alwaysWorks(t, o, c)
+			})
+		})
+	}
 }
 
 func TestC24_TwoCyclesOfA403AndANewLogin(t *testing.T) {
@@ -316,16 +355,11 @@ func TestC24_TwoCyclesOfA403AndANewLogin(t *testing.T) {
 }
 
 func TestC23_TokenThatCannotBeRenewedIsReplacedBeforeItsEnd(t *testing.T) {
-	o := newOffice(400*time.Millisecond, 0)
-	o.fixed = true
-	c, _ := visitor(t, o, appRole("r"))
-	running(t, c)
-	eventually(t, "logged in", func() bool { return c.Token().LoggedIn })
-	for o.logins() < 4 {
-		if _, err := c.RenewLease(t.Context(), "l", time.Minute); err != nil {
-			t.Fatalf("with the token of login %d: %v", o.logins(), err)
-		}
-	}
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(400*time.Millisecond, 0)
+		o.fixed = true
+		alwaysWorks(t, o, visitorAt(t, newPipedFake(t, nil), o, appRole("r")))
+	})
 }
 
 func TestC3_AForbiddenPathMakesNoTokens(t *testing.T) {

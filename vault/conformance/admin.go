@@ -76,7 +76,7 @@ func newAdmin(t *testing.T, target Target) *admin {
 		"plugin_name": "postgresql-database-plugin", "allowed_roles": "*", "connection_url": target.DatabaseURL.Reveal(),
 	})
 	a.databaseRole(t, "app", "1h", "24h")
-	a.databaseRole(t, "short", "3s", "5s")
+	a.databaseRole(t, "short", "4s", "8s")
 	a.must(t, "PUT", "sys/policies/acl/"+policy, map[string]any{"policy": a.servicePolicy()})
 	a.must(t, "PUT", "sys/policies/acl/"+a.policy("guard"), map[string]any{"policy": fmt.Sprintf(`path "%s/creds/*" { capabilities = ["read"] }`, db)})
 	a.must(t, "PUT", "sys/policies/acl/"+a.policy("nothing"), map[string]any{"policy": `path "nothing/at/all" { capabilities = ["read"] }`})

@@ -10,8 +10,9 @@
 // engines. Groups that a target does not claim ([Target].Lacks) are logged.
 //
 // It needs a root token, makes mounts, policies, roles and tokens under random
-// names, and takes them away again. It waits in real time, a few seconds in
-// all: the TTLs are the shortest that servers count in.
+// names, and takes them away again. It waits in real time, about a minute in all:
+// the TTLs are the shortest that leave a loaded machine, which may stand still for
+// two seconds, the time to do what must be done before their end.
 //
 // Subtests do not share state but the setup, and run one after the other.
 package conformance

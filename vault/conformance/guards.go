@@ -12,12 +12,12 @@ func testGuards(t *testing.T, a *admin) {
 	c := a.service(t, "")
 
 	t.Run("dies and takes its lease along", func(t *testing.T) {
-		got := a.acquire(t, c, "app", 2*time.Second)
-		if ttl := got.guard.TTL.Std(); ttl != 2*time.Second {
-			t.Errorf("a guard of 2 s was granted %s", ttl)
+		got := a.acquire(t, c, "app", 4*time.Second)
+		if ttl := got.guard.TTL.Std(); ttl != 4*time.Second {
+			t.Errorf("a guard of 4 s was granted %s", ttl)
 		}
 		end := got.guard.SentAt.Add(got.guard.TTL.Std())
-		until(t, end.Add(-500*time.Millisecond), "the account lives while its guard does", func() bool { return a.exists(t, got.user) })
+		until(t, end.Add(-500*time.Millisecond), end, "the account lives while its guard does", func() bool { return a.exists(t, got.user) })
 		eventually(t, "the account is gone with its guard", func() bool { return !a.exists(t, got.user) })
 		eventually(t, "the lease is gone with its guard", func() bool {
 			_, err := c.LookupLease(t.Context(), got.grant.LeaseID)
@@ -35,7 +35,7 @@ func testGuards(t *testing.T, a *admin) {
 	})
 
 	t.Run("extended by its accessor lives on", func(t *testing.T) {
-		got := a.acquire(t, c, "app", 2*time.Second)
+		got := a.acquire(t, c, "app", 4*time.Second)
 		end := got.guard.SentAt.Add(got.guard.TTL.Std())
 		extension, err := c.ExtendGuard(t.Context(), got.guard.Accessor, time.Hour)
 		if err != nil {
@@ -44,7 +44,7 @@ func testGuards(t *testing.T, a *admin) {
 		if extension.TTL != time.Hour {
 			t.Errorf("extended by an hour, granted %s", extension.TTL)
 		}
-		until(t, end.Add(1500*time.Millisecond), "the account of an extended guard lives", func() bool { return a.exists(t, got.user) })
+		until(t, end.Add(1500*time.Millisecond), time.Time{}, "the account of an extended guard lives", func() bool { return a.exists(t, got.user) })
 		info, err := c.LookupGuard(t.Context(), got.guard.Accessor)
 		if err != nil {
 			t.Fatal(err)

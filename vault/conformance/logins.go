@@ -102,7 +102,7 @@ func testAppRole(t *testing.T, a *admin) {
 // testAppRoleCycles lets Run carry a login over max TTL twice (C24), while a
 // lease under a guard lives on.
 func testAppRoleCycles(t *testing.T, a *admin) {
-	mount, roleID := a.appRole(t, "cycles", map[string]any{"token_ttl": "2s", "token_max_ttl": "3s"})
+	mount, roleID := a.appRole(t, "cycles", map[string]any{"token_ttl": "6s", "token_max_ttl": "9s"})
 	c := a.login(t, vault.Login{AppRole: &vault.AppRole{Mount: mount, RoleID: value(roleID), SecretID: value(a.secretID(t, mount))}})
 	if err := c.Login(t.Context()); err != nil {
 		t.Fatal(err)
@@ -239,7 +239,7 @@ func testCert(t *testing.T, a *admin) {
 	a.mount(t, "auth/"+mount, "cert", nil)
 	ca := newClientCA(t)
 	a.must(t, "POST", "auth/"+mount+"/certs/app", map[string]any{
-		"certificate": ca.pem, "allowed_common_names": "app", "token_policies": a.policy("service"), "token_ttl": "3s", "token_max_ttl": "1h", "token_no_default_policy": true,
+		"certificate": ca.pem, "allowed_common_names": "app", "token_policies": a.policy("service"), "token_ttl": "6s", "token_max_ttl": "1h", "token_no_default_policy": true,
 	})
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -260,7 +260,7 @@ func testCert(t *testing.T, a *admin) {
 	go func() { done <- c.Run(ctx) }()
 	eventually(t, "logged in", func() bool { return c.Token().LoggedIn })
 	ca.issue(t, "app", certFile, keyFile)
-	until(t, time.Now().Add(5*time.Second), "there is a token that lives", func() bool { return c.Token().Expires.After(time.Now()) })
+	until(t, time.Now().Add(8*time.Second), time.Time{}, "there is a token that lives", func() bool { return c.Token().Expires.After(time.Now()) })
 	if _, err := c.CreateGuard(t.Context(), vault.GuardOptions{}); err != nil {
 		t.Error(err)
 	}

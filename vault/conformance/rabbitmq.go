@@ -112,7 +112,7 @@ func (a *admin) proves(t *testing.T, b Backend, path string) {
 	c := a.service(t, a.tokenRole(t, "backend", map[string]any{"allowed_policies": policy}))
 	acquire := func() (vault.Guard, vault.Grant, func() error) {
 		t.Helper()
-		g, err := c.CreateGuard(t.Context(), vault.GuardOptions{TTL: 3 * time.Second})
+		g, err := c.CreateGuard(t.Context(), vault.GuardOptions{TTL: 6 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

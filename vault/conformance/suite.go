@@ -101,7 +101,7 @@ func (a *admin) exists(t *testing.T, user string) bool {
 }
 
 // patience bounds a wait for what must happen.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // eventually polls until it is so, and ends the test when it never is.
 func eventually(t *testing.T, what string, so func() bool) {
@@ -119,13 +119,14 @@ func eventually(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// until polls up to a moment and ends the test when it is not so before.
-func until(t *testing.T, moment time.Time, what string, so func() bool) {
+// until polls up to a moment and ends the test when it is not so before. From end on
+// it need not be so any more, however late that is seen; a zero end never comes.
+func until(t *testing.T, moment, end time.Time, what string, so func() bool) {
 	t.Helper()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if !so() {
+		if !so() && (end.IsZero() || time.Now().Before(end)) {
 			t.Fatalf("%s before it should: no longer: %s", time.Until(moment), what)
 		}
 		if time.Now().After(moment) {

@@ -34,12 +34,12 @@ func testLogin(t *testing.T, a *admin) {
 
 // testOwnToken lets Run carry a token well beyond its TTL.
 func testOwnToken(t *testing.T, a *admin) {
-	c := a.client(t, a.token(t, "service", map[string]any{"ttl": "3s"}), "")
+	c := a.client(t, a.token(t, "service", map[string]any{"ttl": "6s"}), "")
 	first := c.Token().Expires
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
-	until(t, first.Add(1500*time.Millisecond), "our own token is renewed", func() bool {
+	until(t, first.Add(1500*time.Millisecond), time.Time{}, "our own token is renewed", func() bool {
 		return c.Token().Expires.After(time.Now())
 	})
 	if _, err := c.CreateGuard(t.Context(), vault.GuardOptions{}); err != nil {
