@@ -156,8 +156,8 @@ const renewalSpread = 0.1
 // was granted, at most a tenth of that earlier, by a spread that depends on
 // the lease alone. False: the lease does not expire.
 //
-// Many leases that are due at about the same time are due at once: one awakening
-// serves them all, and what it costs is most of what a single renewal would.
+// Leases that are due at about the same time are due at once, so that one awakening
+// serves them all: it costs more than a renewal does.
 func (l *Lease) RenewalDue(renewAt events.Seconds) (time.Time, bool) {
 	end, ends := l.Expires()
 	if !ends {

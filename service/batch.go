@@ -130,10 +130,11 @@ func (t *term) commit(ctx context.Context, batch []request) error {
 		t.pulse.rest() // what is waited for now is NATS
 		in, err := t.append(ctx, evs)
 		t.pulse.work()
-		switch {
-		case err != nil && in == 0:
-			taken = 0
-		case in < len(evs):
+		if err != nil && (in == 0 || !passes(err)) {
+			t.keep(batch)
+			return err
+		}
+		if in < len(evs) {
 			taken = whole(batch, results, in)
 		}
 		t.settle(batch[:taken], results[:taken])
@@ -144,6 +145,12 @@ func (t *term) commit(ctx context.Context, batch []request) error {
 		}
 	}
 	return nil
+}
+
+// passes tells whether an append that came to nothing may be tried again, in the same
+// term.
+func passes(err error) bool {
+	return errors.Is(err, journal.ErrUnavailable) || errors.Is(err, journal.ErrFull) || errors.Is(err, journal.ErrRefused)
 }
 
 // whole gives how many requests at the beginning of a batch have all their events

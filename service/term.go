@@ -302,7 +302,7 @@ func (t *term) loop(termCtx, stopping context.Context) error {
 			canNotAppendSince = time.Time{}
 			t.saver.consider(termCtx)
 			t.pulse.rest()
-		case errors.Is(err, journal.ErrUnavailable), errors.Is(err, journal.ErrFull), errors.Is(err, journal.ErrRefused):
+		case passes(err):
 			if canNotAppendSince.IsZero() {
 				canNotAppendSince = time.Now()
 				t.log.Error("nothing can be recorded, so nothing is begun", "error", err)
