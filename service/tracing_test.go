@@ -203,9 +203,13 @@ func (tr *traces) app(instance string, h consumer.Handler, traced bool) (die fun
 func (tr *traces) rotate() {
 	tr.t.Helper()
 	tr.await("a rotation", func() bool { // after a failure one has to wait
-		ctx, cancel := soon()
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		_, err := tr.ops.Rotate(ctx, "prod", "app")
+		var refused *api.Problem
+		if err != nil && !errors.As(err, &refused) {
+			tr.t.Fatal(err) // it may have begun: asking again would begin another
+		}
 		return err == nil
 	})
 }
@@ -481,8 +485,9 @@ func TestTracing_ATakeoverGoesOnWithTheTrace(t *testing.T) {
 	tr.await("one yes", func() bool { return tr.count(events.TypePrepared) == before+1 })
 	service.CutOff(a)
 	tr.await("the roll back to begin", func() bool { return len(tr.events(events.TypeRollbackStarted)) == 1 })
-	if err := stop(); err == nil { // it can't finish what it began
-		t.Error("who was cut off stopped in good order")
+	_ = stop() // it gave up by itself, if the take-over took long
+	if n := tr.count(events.TypeReleased); n != 0 {
+		t.Errorf("%d releases: who was cut off could not finish what it began", n)
 	}
 	two.hang(false)
 	back := tr.root(base+1, tracing.RolledBack)
