@@ -145,7 +145,7 @@ func TestClientCertificateThatIsRefusedIsTriedAgain(t *testing.T) {
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	ca := newAuthorityCert(t)
 	ca.issue(t, "first", certFile, keyFile)
-	o := newOffice(500*time.Millisecond, 0)
+	o := newOffice(4*time.Second, 0) // renewed after 2 s: in time on a loaded machine too
 	server, caFile := ca.server(t, o)
 	c, err := New(Config{Name: "main", Address: server, TLS: TLS{CACert: caFile, ClientCert: certFile, ClientKey: keyFile}, Login: Login{Cert: &Cert{}}})
 	if err != nil {
