@@ -60,6 +60,10 @@ func StandbyReads(s *Service, scope string) (given, unable int64) {
 // slept: the monotonic one stood still meanwhile.
 func Sleep(s *Service, d time.Duration) { s.clock.AtLeast(s.clock.Now().Add(d)) }
 
+// RefuseReadsAfter sets when a standby of s that can't answer a read says so. It is to
+// be called before Run.
+func RefuseReadsAfter(s *Service, d time.Duration) { s.refuseAfter = d }
+
 // StuckAfter sets how long a step of a loop of s may take. It is to be called
 // before Run.
 func StuckAfter(s *Service, d time.Duration) { s.stuckAfter = d }

@@ -197,7 +197,7 @@ func (r *reads) answer(m read) {
 	}
 	if errors.Is(err, errNotLeading) {
 		r.unable.Add(1)
-		if time.Since(m.at) < refuseAfter {
+		if time.Since(m.at) < r.scope.svc.refuseAfter {
 			r.hold(m)
 			return
 		}

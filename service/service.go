@@ -87,6 +87,7 @@ type Service struct {
 	followed, strangers atomic.Uint64
 	heart               pulse // of the heartbeat
 	stuckAfter          time.Duration
+	refuseAfter         time.Duration // a standby a read that it can't answer
 	lastLog             atomic.Pointer[logState]
 	judging             chan struct{} // a lock of one
 	lastReadiness       atomic.Pointer[readiness]
@@ -123,7 +124,7 @@ func New(cfg *config.Config, opts Options) (*Service, error) {
 	s := &Service{
 		cfg: cfg, opts: opts, log: opts.Logger, clock: newClock(), savePace: defaultSavePace,
 		vaults: map[string]*vaultConn{}, scopes: map[string]*scope{}, ahead: make(chan ahead, aheadQueue),
-		begun: make(chan struct{}), judging: make(chan struct{}, 1), stuckAfter: stuckAfter,
+		begun: make(chan struct{}), judging: make(chan struct{}, 1), stuckAfter: stuckAfter, refuseAfter: refuseAfter,
 	}
 	s.metrics = metrics.New(figures{s}, metrics.Options{Version: opts.Version, PerLease: cfg.Metrics.PerLease, Logger: s.log})
 	s.started = s.clock.Now()
