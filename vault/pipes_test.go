@@ -22,7 +22,7 @@ type pipes struct {
 func newPipedFake(t *testing.T, handle http.HandlerFunc) *fake {
 	t.Helper()
 	f := &fake{pipes: &pipes{dialled: make(chan net.Conn), closed: make(chan struct{})}}
-	f.Server = &httptest.Server{Listener: f.pipes, Config: &http.Server{Handler: f.answers(handle)}} //nolint:gosec // no reader can be slow on the test's own clock
+	f.Server = &httptest.Server{Listener: f.pipes, Config: &http.Server{Handler: f.answers(handle)}}
 	f.Start()
 	t.Cleanup(f.Close)
 	return f
