@@ -379,10 +379,17 @@ func (t *term) bring(state *leasecore.State, name string, now time.Time, panicke
 	if t.views.publish(state, name, now) && t.views.get(name).committed() {
 		// Until now readers were given the lease before.
 		state.Installed(name, t.svc.clock.Now())
-		t.readAhead(name)
+		if !t.show(name, t.views.get(name)) {
+			t.readAhead(name)
+		}
 	}
 	t.documents.touched(name)
 	n := state.Name(name)
+	if n == nil {
+		t.inHand.letGo(name, 0)
+	} else {
+		t.inHand.letGo(name, n.Candidate)
+	}
 	t.noteHandover(name, n != nil && n.Handover != nil)
 	owed := state.Owed(name, now)
 	t.work.sync(name, owed)

@@ -19,7 +19,7 @@ func (j *job) verify(ctx context.Context) (request, bool) {
 	spec := j.definition.Verifier
 	done := leasecore.VerifyDone{Name: j.effect.Name, Lease: j.lease.No, Verifier: spec.Kind}
 	began := time.Now()
-	values, err := j.svc.values(ctx, j.name, j.effect.Name, j.lease.No)
+	values, err := j.valuesOf(ctx, j.effect.Name, j.lease.No)
 	if err == nil {
 		var decoded map[string]any
 		if err = json.Unmarshal(values, &decoded); err == nil {
@@ -95,7 +95,7 @@ func (j *job) prepare(ctx context.Context) (request, bool) {
 		return j.again(ctx)
 	}
 	left := j.deadline.Sub(j.svc.clock.Now())
-	values, err := j.svc.values(ctx, j.name, j.effect.Name, j.lease.No)
+	values, err := j.valuesOf(ctx, j.effect.Name, j.lease.No)
 	if err != nil {
 		j.log.Error("the candidate's values can't be read", "name", j.effect.Name, "lease", j.lease.No, "error", err)
 		return j.again(ctx)
@@ -128,7 +128,7 @@ func (j *job) tell(ctx context.Context) (request, bool) {
 		Traceparent: j.span.header(),
 	}
 	if j.effect.Lease != 0 {
-		values, err := j.svc.values(ctx, j.name, j.effect.Name, j.effect.Lease)
+		values, err := j.valuesOf(ctx, j.effect.Name, j.effect.Lease)
 		if err != nil {
 			j.log.Error("the values in force can't be read", "name", j.effect.Name, "lease", j.effect.Lease, "error", err)
 			return j.again(ctx)

@@ -33,7 +33,7 @@ func (d *documents) stage(ctx context.Context, j *job) error {
 	if err := d.ready(ctx); err != nil {
 		return err
 	}
-	raw, err := d.t.svc.values(ctx, d.t.name, j.effect.Name, j.lease.No)
+	raw, err := d.t.valuesOf(ctx, j.effect.Name, j.lease.No)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (d *documents) follow(ctx context.Context, name string) error {
 	if in == nil && now.candidate != 0 && now.rollingBack {
 		// A hand-over that an earlier holder left, on its way back: updates wait
 		// for it all the same.
-		if raw, err := d.t.svc.values(ctx, d.t.name, name, now.candidate); err == nil {
+		if raw, err := d.t.valuesOf(ctx, name, now.candidate); err == nil {
 			if in, err = d.begin(ctx, name, now.candidate, raw); err != nil && !unfit(err) {
 				return err
 			}

@@ -83,3 +83,12 @@ func Others(ctx context.Context, s *Service) ([]epochkv.HolderCell, error) {
 func Sweep(ctx context.Context, s *Service, scope string) (swept int, err error) {
 	return s.scopes[scope].led.Load().sweepOnce(ctx, 0)
 }
+
+// InHand tells of how many names of a scope that s leads a candidate's values are
+// held beside the store.
+func InHand(s *Service, scope string) int {
+	h := &s.scopes[scope].led.Load().inHand
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.byName)
+}

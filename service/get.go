@@ -107,22 +107,18 @@ func (sc *scope) open(ctx context.Context, from *views, name string, v *view) (*
 	if err != nil {
 		return nil, fmt.Errorf("reading the values of %s, lease %d: %w", name, v.lease, err)
 	}
+	sc.hold(from, name, v, values)
+	return &values, nil
+}
+
+// hold keeps the values of a view open, for as long as there is room.
+func (sc *scope) hold(from *views, name string, v *view, values wire.Values) {
 	v.values.Store(&values)
 	if let := from.opened.add(name); let != "" && let != name {
 		if v := from.get(let); v != nil {
 			v.letGo()
 		}
 	}
-	return &values, nil
-}
-
-// valuesOf gives the values of a name's lease, without asking the bucket if it is
-// the one that readers see and was opened before.
-func (t *term) valuesOf(ctx context.Context, name string, lease uint64) (wire.Values, error) {
-	if v := t.views.get(name); v != nil && v.lease == lease {
-		return t.read(ctx, name, v)
-	}
-	return t.svc.values(ctx, t.name, name, lease)
 }
 
 // fresh tells whether our last renewal is younger than the quiet window (E21), as

@@ -52,6 +52,7 @@ type term struct {
 	spans      *handovers  // nil: nothing is traced
 	lingering  atomic.Bool // the scope was given back; who asks over NATS is still answered
 	anew       anew
+	inHand     inHand
 	startAnew  bool // an operator decided that all is to be issued anew
 	oddities   oddities
 	documents  *documents

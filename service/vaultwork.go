@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/handover"
+	"github.com/leasesvc/leasesvc/handover/wire"
 	"github.com/leasesvc/leasesvc/internal/failpoint"
 	"github.com/leasesvc/leasesvc/leasecore"
 	"github.com/leasesvc/leasesvc/tracing"
@@ -228,6 +229,7 @@ func (j *job) seal(ctx context.Context, g vault.Grant, guard *vault.Guard) (*eve
 		return nil, err
 	}
 	failpoint.Hit(failpoint.BlobWritten)
+	j.inHand.put(j.effect.Name, j.lease.No, wire.Values(g.Data))
 	return a, nil
 }
 
