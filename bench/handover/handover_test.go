@@ -22,6 +22,7 @@ import (
 	"github.com/leasesvc/leasesvc/devvault"
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/handover"
+	"github.com/leasesvc/leasesvc/internal/garbage"
 	"github.com/leasesvc/leasesvc/internal/natstest"
 	"github.com/leasesvc/leasesvc/service/api"
 )
@@ -40,7 +41,10 @@ type bed struct {
 	inVault atomic.Int64 // ns that the Vault has worked on requests
 }
 
-func TestMain(m *testing.M) { os.Exit(instance.Main(m).Run()) }
+func TestMain(m *testing.M) {
+	garbage.Floor() // a NATS server, a Vault and applications have more on their heaps than what is needed here
+	os.Exit(instance.Main(m).Run())
+}
 
 var out = flag.String("handover.out", "", "the JSON file to bring up to date; empty: none")
 

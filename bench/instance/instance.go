@@ -19,8 +19,8 @@ const patience = 3 * time.Minute
 
 // Figures is what an instance tells of itself.
 type Figures struct {
-	// Heap is what its heap holds after a collection, in bytes; 0: it was not asked
-	// to collect.
+	// Heap is what its heap holds after a collection, in bytes, without the floor that
+	// the program gives it; 0: it was not asked to collect.
 	Heap uint64 `json:"heap,omitempty"`
 	// CPU is the processor time that the process has used so far, of all threads.
 	CPU time.Duration `json:"cpu"`

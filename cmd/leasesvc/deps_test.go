@@ -11,7 +11,7 @@ func TestArrows(t *testing.T) {
 		Internal: []string{
 			"agent", "agent/child", "agent/file", "agent/hook", "agent/render", "audit", "consumer", "consumer/conformance", "consumer/consumertest", "consumer/pgxlease", "consumer/sessions",
 			"devvault", "epochkv", "events", "events/journal", "handover", "handover/document", "handover/verify", "handover/wire",
-			"internal/failpoint", "internal/pgserver", "internal/privateserver", "internal/process", "leasecore", "ledger", "projector", "screen", "secret", "service", "service/api",
+			"internal/failpoint", "internal/garbage", "internal/pgserver", "internal/privateserver", "internal/process", "leasecore", "ledger", "projector", "screen", "secret", "service", "service/api",
 			"service/config", "service/metrics", "snapshot", "story", "tracing", "tracing/otlp", "vault", "web",
 		},
 		External: []string{"*"},

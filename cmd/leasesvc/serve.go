@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/leasesvc/leasesvc/handover"
+	"github.com/leasesvc/leasesvc/internal/garbage"
 	"github.com/leasesvc/leasesvc/secret"
 	"github.com/leasesvc/leasesvc/service"
 	"github.com/leasesvc/leasesvc/service/config"
@@ -33,6 +34,7 @@ func (c serveCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer flush(ctx, cfg.ShutdownTimeout.Duration(), exporter)()
+	garbage.Floor()
 	svc, err := service.New(cfg, service.Options{
 		Version: programVersion(), Logger: logger, TracerProvider: exporter.TracerProvider(),
 		OnHTTP: func(url string) { logger.Info("the page is served", "url", url) },
