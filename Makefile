@@ -41,7 +41,7 @@ demo: ## run the whole system on this terminal, nothing to set up (needs Go)
 
 .PHONY: test
 test: deps ## install what the tests need, then run all tests with the race detector
-	LEASESVC_TEST_SHORT=1 CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(if $(filter ./...,$(PKG)),$(LONGEST)) $(PKG)
+	LEASESVC_TEST_SHORT=1 CGO_ENABLED=1 scripts/in-memory go test -race -timeout $(TEST_TIMEOUT) $(if $(filter ./...,$(PKG)),$(LONGEST)) $(PKG)
 	go test -tags nextrelease ./events ./leasecore ./projector ./audit
 
 .PHONY: test-quick

@@ -20,6 +20,7 @@ import (
 // TestC31_EditingTheRenewalFractionTakesNoLease: a definition whose renewal
 // changes is applied to the lease there is.
 func TestC31_EditingTheRenewalFractionTakesNoLease(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startDevvault, "1h", "2h")
 	r.write("definitions.yaml", quietDefinitions)
 	service := r.start("a")
@@ -33,7 +34,7 @@ func TestC31_EditingTheRenewalFractionTakesNoLease(t *testing.T) {
 	if d := applied.Data.(*events.Applied); d.Definition.RenewAt.String() != "0.75" {
 		t.Errorf("applied: %+v", d.Definition)
 	}
-	if err := service.End(syscall.SIGTERM, 30*time.Second); err != nil {
+	if err := service.End(syscall.SIGTERM, 60*time.Second); err != nil {
 		t.Error(err)
 	}
 	log, _ := r.read()
@@ -67,6 +68,7 @@ func (s *slow) Revert(ctx context.Context, c consumer.Credential) error { return
 // TestC43_TheOldUserStaysWhileAnInstanceRolls: it goes after the last has
 // confirmed, not before.
 func TestC43_TheOldUserStaysWhileAnInstanceRolls(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startDevvault, "1h", "2h")
 	app, door := r.identity("app"), r.identity("gate")
 	r.write("definitions.yaml", fmt.Sprintf(`revision: 1
@@ -114,7 +116,7 @@ leases:
 		return slices.ContainsFunc(log, func(e events.Event) bool { return e.Type() == events.TypeRevoked && e.Lease == first.Lease })
 	})
 	r.noOrphans(60 * time.Second)
-	if err := service.End(syscall.SIGTERM, 30*time.Second); err != nil {
+	if err := service.End(syscall.SIGTERM, 60*time.Second); err != nil {
 		t.Error(err)
 	}
 }
@@ -122,6 +124,7 @@ leases:
 // TestC58_AnAccountThatIsDroppedIsReplaced: the application's adapter reports it,
 // the service has another one made, and the application goes on.
 func TestC58_AnAccountThatIsDroppedIsReplaced(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startDevvault, "1h", "2h")
 	app := r.identity("app")
 	r.write("definitions.yaml", fmt.Sprintf(`revision: 1
@@ -143,7 +146,7 @@ leases:
 	}
 	first := r.awaitEvent(events.TypeInstalled, 0, 60*time.Second)
 	who := func() (user string, err error) {
-		err = pool.QueryRow(within(t, 30*time.Second), "SELECT session_user::text").Scan(&user)
+		err = pool.QueryRow(within(t, 60*time.Second), "SELECT session_user::text").Scan(&user)
 		return user, err
 	}
 	dropped, err := who()
@@ -151,7 +154,7 @@ leases:
 		t.Fatal(err)
 	}
 
-	admin, err := pgx.Connect(within(t, 30*time.Second), r.pg.DSN())
+	admin, err := pgx.Connect(within(t, 60*time.Second), r.pg.DSN())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +163,7 @@ leases:
 	role := pgx.Identifier{dropped}.Sanitize()
 	for _, sql := range []string{"ALTER ROLE " + role + " NOLOGIN",
 		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '" + dropped + "'", "DROP ROLE " + role} {
-		if _, err := admin.Exec(within(t, 30*time.Second), sql); err != nil {
+		if _, err := admin.Exec(within(t, 60*time.Second), sql); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -185,7 +188,7 @@ leases:
 	}
 	pool.Close()
 	client.Close()
-	if err := service.End(syscall.SIGTERM, 30*time.Second); err != nil {
+	if err := service.End(syscall.SIGTERM, 60*time.Second); err != nil {
 		t.Error(err)
 	}
 }

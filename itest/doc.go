@@ -6,4 +6,6 @@
 // A real server is taken from LEASESVC_TEST_BAO (the path of a bao or vault
 // binary) or from the PATH; without one the tests say that they ran on devvault
 // alone.
+//
+// Each test has servers of its own, so the tests run beside each other.
 package itest

@@ -17,6 +17,7 @@ import (
 // TestE17_ExitCodes: 0 for a clean stop and for being fenced where that ends the
 // process, 78 refused, 2 configuration, 1 anything else.
 func TestE17_ExitCodes(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startDevvault, "1h", "2h")
 	r.write("definitions.yaml", quietDefinitions)
 	run := func(args ...string) (string, int) {
@@ -37,19 +38,19 @@ func TestE17_ExitCodes(t *testing.T) {
 
 	a := r.start("a", "LEASESVC_EXIT_ON_FENCE=true")
 	first := r.leads(0)
-	r.awaitEvent(events.TypeInstalled, 0, 20*time.Second)
+	r.awaitEvent(events.TypeInstalled, 0, 60*time.Second)
 	if out, code := run("serve", "--config", filepath.Join(r.dir, "a.yaml")); code != 1 || !strings.Contains(out, "in use") {
 		t.Errorf("a state directory in use: %d\n%s", code, out)
 	}
 
 	b := r.start("b")
-	b.AwaitOutput(t, "standing by", 20*time.Second)
+	b.AwaitOutput(t, "standing by", 60*time.Second)
 	a.Signal(syscall.SIGSTOP)
 	second := r.leads(first)
 	a.Signal(syscall.SIGCONT)
 	select {
 	case <-a.Exited():
-	case <-time.After(20 * time.Second):
+	case <-time.After(60 * time.Second):
 		t.Fatal("fenced, and it goes on")
 	}
 	if code := a.State().ExitCode(); code != 0 {
@@ -59,7 +60,7 @@ func TestE17_ExitCodes(t *testing.T) {
 		t.Errorf("it does not say %q:\n%s", want, a.LogTail())
 	}
 
-	if err := b.End(syscall.SIGTERM, 20*time.Second); err != nil || b.State().ExitCode() != 0 {
+	if err := b.End(syscall.SIGTERM, 60*time.Second); err != nil || b.State().ExitCode() != 0 {
 		t.Errorf("SIGTERM: %v, %s", err, b.State())
 	}
 
@@ -80,7 +81,7 @@ func TestE17_ExitCodes(t *testing.T) {
 	c := r.start("c")
 	select {
 	case <-c.Exited():
-	case <-time.After(20 * time.Second):
+	case <-time.After(60 * time.Second):
 		t.Fatal("refused, and it goes on")
 	}
 	if code := c.State().ExitCode(); code != 78 || !strings.Contains(c.LogTail(), "their-project") {
@@ -91,12 +92,13 @@ func TestE17_ExitCodes(t *testing.T) {
 // TestE19_ReadingTakesNoLease: commands that only read move no token and write
 // no event.
 func TestE19_ReadingTakesNoLease(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startDevvault, "1h", "2h")
 	r.write("definitions.yaml", quietDefinitions)
 	in := r.start("a")
 	r.leads(0)
-	r.awaitEvent(events.TypeInstalled, 0, 20*time.Second)
-	if err := in.End(syscall.SIGTERM, 20*time.Second); err != nil {
+	r.awaitEvent(events.TypeInstalled, 0, 60*time.Second)
+	if err := in.End(syscall.SIGTERM, 60*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	// Nobody holds anything now: whatever moves is the readers'.

@@ -23,16 +23,17 @@ leases:
 // same scope stands by; a process that was stopped and wakes after it was
 // deposed appends nothing more.
 func TestI1_ASecondProcessCannotAppend(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startDevvault, "1h", "2h")
 	r.write("definitions.yaml", quietDefinitions)
 	a := r.start("a")
 	first := r.leads(0)
-	r.awaitEvent(events.TypeInstalled, 0, 20*time.Second)
+	r.awaitEvent(events.TypeInstalled, 0, 60*time.Second)
 
 	b := r.start("b")
-	b.AwaitOutput(t, "standing by", 20*time.Second)
+	b.AwaitOutput(t, "standing by", 60*time.Second)
 	r.rotate()
-	r.awaitEvent(events.TypeRevoked, 0, 20*time.Second)
+	r.awaitEvent(events.TypeRevoked, 0, 60*time.Second)
 	log, _ := r.read()
 	for _, e := range log {
 		if e.Epoch != first {
@@ -45,10 +46,10 @@ func TestI1_ASecondProcessCannotAppend(t *testing.T) {
 	second := r.leads(first)
 	before := r.messages()
 	a.Signal(syscall.SIGCONT)
-	a.AwaitOutput(t, "deposed", 20*time.Second)
-	a.AwaitOutput(t, "standing by", 20*time.Second)
+	a.AwaitOutput(t, "deposed", 60*time.Second)
+	a.AwaitOutput(t, "standing by", 60*time.Second)
 	r.rotate()
-	r.awaitEvent(events.TypeInstalled, log[len(log)-1].Seq, 20*time.Second)
+	r.awaitEvent(events.TypeInstalled, log[len(log)-1].Seq, 60*time.Second)
 	log, p := r.read()
 	opened := uint64(0)
 	for _, e := range log {
@@ -70,6 +71,7 @@ func TestI1_ASecondProcessCannotAppend(t *testing.T) {
 // TestE5_TheStateDirectoryIsLocked: a second process on the same state directory
 // is refused and told why.
 func TestE5_TheStateDirectoryIsLocked(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startDevvault, "1h", "2h")
 	r.write("definitions.yaml", quietDefinitions)
 	r.start("a")
@@ -83,14 +85,15 @@ func TestE5_TheStateDirectoryIsLocked(t *testing.T) {
 // TestE18_ReleasedOnSIGTERM: a planned stop hands the scope over at once, and
 // nothing is acquired for it.
 func TestE18_ReleasedOnSIGTERM(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startDevvault, "1h", "2h")
 	r.write("definitions.yaml", quietDefinitions)
 	a := r.start("a")
 	first := r.leads(0)
-	r.awaitEvent(events.TypeInstalled, 0, 20*time.Second)
+	r.awaitEvent(events.TypeInstalled, 0, 60*time.Second)
 	b := r.start("b")
-	b.AwaitOutput(t, "standing by", 20*time.Second)
-	if err := a.End(syscall.SIGTERM, 20*time.Second); err != nil {
+	b.AwaitOutput(t, "standing by", 60*time.Second)
+	if err := a.End(syscall.SIGTERM, 60*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	if code := a.State().ExitCode(); code != 0 {

@@ -9,6 +9,7 @@ import (
 )
 
 func TestMySQL(t *testing.T) {
+	t.Parallel()
 	srv := mysqltest.Start(t)
 	const create = `CREATE USER '{{name}}'@'%' IDENTIFIED BY '{{password}}'`
 	const locked = create + ` ACCOUNT LOCK`

@@ -100,6 +100,7 @@ func (n *node) await(t *testing.T, says string) {
 // another language, takes part in hand-overs: it registers, says yes and no,
 // follows and goes back, and leaves.
 func TestProtocolInNode(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	o, err := redis.ParseURL(srv.URL())
 	if err != nil {
@@ -138,7 +139,7 @@ leases:
 		return public
 	}
 	connections := func(lease uint64) int {
-		list, err := admin.ClientList(within(t, 30*time.Second)).Result()
+		list, err := admin.ClientList(within(t, 60*time.Second)).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +185,7 @@ leases:
 	if d := left.Data.(*events.Left); d.Reason != events.LeftByItself {
 		t.Errorf("it left: %+v", d)
 	}
-	if err := service.End(syscall.SIGTERM, 30*time.Second); err != nil {
+	if err := service.End(syscall.SIGTERM, 60*time.Second); err != nil {
 		t.Error(err)
 	}
 	r.noSecretAnywhere()

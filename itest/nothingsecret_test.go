@@ -242,7 +242,7 @@ func (l *life) rotated(name string) (user string) {
 	l.t.Helper()
 	before := l.installed(name)
 	await(l.t, 60*time.Second, "a rotation of "+name+" to begin", func() bool {
-		_, err := l.api.Rotate(within(l.t, 20*time.Second), scope, name)
+		_, err := l.api.Rotate(within(l.t, 60*time.Second), scope, name)
 		return err == nil
 	})
 	return l.above(name, before)
@@ -284,6 +284,7 @@ func (l *life) above(name string, lease uint64) (user string) {
 // with crashes that dump what they have: none of what the Vault handed out, nor any
 // key, is in what was printed, logged, dumped, kept, published, stored or scraped.
 func TestI7_NothingSecretLeaves(t *testing.T) {
+	t.Parallel()
 	l := &life{watch: secrettest.New(t.TempDir())}
 	l.rig = newRig(t, func(t *testing.T) *vaultServer {
 		return startVaultTelling(t, func(path string, body []byte) {

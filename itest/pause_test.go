@@ -13,20 +13,21 @@ import (
 // leads on and serves what is active, says since when it is refused, and goes on
 // by itself once it has a token that is accepted.
 func TestE12_RefusedCredentialsArePaused(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startDevvault, "1h", "2h")
 	r.write("definitions.yaml", quietDefinitions)
 	r.start("a")
 	first := r.leads(0)
-	r.awaitEvent(events.TypeInstalled, 0, 20*time.Second)
+	r.awaitEvent(events.TypeInstalled, 0, 60*time.Second)
 
 	r.vault.must(t, "POST", "auth/token/revoke", map[string]any{"token": r.token})
 	r.rotate()
-	refused := r.awaitEvent(events.TypeAcquireFailed, 0, 20*time.Second)
+	refused := r.awaitEvent(events.TypeAcquireFailed, 0, 60*time.Second)
 	if kind := refused.Data.(*events.AcquireFailed).Kind; kind != "permission" {
 		t.Errorf("the failure's kind is %q", kind)
 	}
 	var since time.Time
-	await(t, 10*time.Second, "the pause to be shown", func() bool {
+	await(t, 60*time.Second, "the pause to be shown", func() bool {
 		v := r.status().Vaults[0]
 		since = v.PausedSince
 		return !since.IsZero()

@@ -36,6 +36,7 @@ func postgres(t *testing.T, start func(pg *pgtest.Server, r *rig, client *consum
 }
 
 func TestPostgresPgx(t *testing.T) {
+	t.Parallel()
 	rotations(t, postgres(t, func(pg *pgtest.Server, r *rig, client *consumer.Client, l *load) func() {
 		cfg, err := pgxpool.ParseConfig("postgres://" + pg.Addr() + "/postgres?sslmode=disable&pool_max_conns=8")
 		if err != nil {
@@ -64,6 +65,7 @@ func TestPostgresPgx(t *testing.T) {
 }
 
 func TestPostgresSQL(t *testing.T) {
+	t.Parallel()
 	rotations(t, postgres(t, func(pg *pgtest.Server, r *rig, client *consumer.Client, l *load) func() {
 		dialect, err := sqllease.PostgreSQL("postgres://" + pg.Addr() + "/postgres?sslmode=disable")
 		if err != nil {

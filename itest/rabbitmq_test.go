@@ -18,6 +18,7 @@ import (
 )
 
 func TestRabbitMQ(t *testing.T) {
+	t.Parallel()
 	srv := rabbittest.Start(t)
 	const everything = `{"/":{"configure":".*","write":".*","read":".*"}}`
 	role := func(v *vaultServer, fields map[string]any) { v.must(t, "POST", "rabbitmq/roles/app", fields) }

@@ -16,6 +16,7 @@ import (
 )
 
 func TestRedis(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	o, err := redis.ParseURL(srv.URL())
 	if err != nil {
@@ -86,7 +87,7 @@ func TestRedis(t *testing.T) {
 			})
 			return func() {
 				// What was published has come, or comes at once.
-				await(t, 30*time.Second, "every message that was published", func() bool { return came.Load() >= published.Load() })
+				await(t, 60*time.Second, "every message that was published", func() bool { return came.Load() >= published.Load() })
 				t.Logf("%d messages published, %d came", published.Load(), came.Load())
 				c.Close()
 				<-counted

@@ -85,6 +85,8 @@ func newRig(t *testing.T, start func(*testing.T) *vaultServer, ttl, maxTTL strin
 // program builds leasesvc once for all tests of this binary.
 func program(t *testing.T) string {
 	t.Helper()
+	built.Lock()
+	defer built.Unlock()
 	if built.path == "" {
 		path := proctest.Build(t, "./cmd/leasesvc", append(raceFlags, "-tags", "failpoints")...)
 		b, err := os.ReadFile(path)
@@ -109,7 +111,10 @@ func program(t *testing.T) string {
 	return built.path
 }
 
-var built struct{ path string }
+var built struct {
+	sync.Mutex
+	path string
+}
 
 func (r *rig) secret(what, value string) {
 	secrettest.Secret(what, value)
@@ -208,7 +213,7 @@ scopes:
 // leads waits until the scope is led in an epoch above one.
 func (r *rig) leads(above uint64) (epoch uint64) {
 	r.t.Helper()
-	await(r.t, 30*time.Second, "the scope to be led", func() bool {
+	await(r.t, 60*time.Second, "the scope to be led", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		st, err := r.api.Status(ctx, scope)
@@ -221,7 +226,7 @@ func (r *rig) leads(above uint64) (epoch uint64) {
 // read gives the scope's log as it is now, every event judged.
 func (r *rig) read() ([]events.Event, *projector.Projection) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	if r.log == nil {
 		log, err := journal.Open(ctx, r.nats.JS(r.t), journal.Config{})

@@ -124,6 +124,7 @@ func (p *replica) spells(t *testing.T, instance int) (out []spell, refused int) 
 // their own logs have it; when the second says no, all three end on the old
 // credential.
 func TestRollingWidthOne(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startDevvault, "1h", "2h")
 	app := r.identity("app")
 	r.write("definitions.yaml", fmt.Sprintf(`revision: 1
@@ -196,7 +197,7 @@ leases:
 	for _, p := range replicas {
 		p.client.Close()
 	}
-	if err := service.End(syscall.SIGTERM, 30*time.Second); err != nil {
+	if err := service.End(syscall.SIGTERM, 60*time.Second); err != nil {
 		t.Error(err)
 	}
 

@@ -153,7 +153,7 @@ type envelope struct {
 // raw reads the events of a type, whatever release wrote them.
 func (u *upgrade) raw(of events.Type) (out []envelope) {
 	u.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	if u.log == nil {
 		u.read()
@@ -199,7 +199,7 @@ func (u *upgrade) traffic(reader *consumer.Client) *traffic {
 				tick.Stop()
 				return
 			}
-			one, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+			one, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 			began := time.Now()
 			if _, err := reader.Get(one, "orders"); err != nil {
 				l.failed = append(l.failed, fmt.Sprintf("a get at %s failed: %v", began.Format(time.StampMilli), err))
@@ -256,6 +256,7 @@ leases:
 // the first is there. From then on the later version is written, and the first
 // release stays up, says so, and does not lead.
 func TestRollingUpgrade(t *testing.T) {
+	t.Parallel()
 	u := &upgrade{rig: newRig(t, startDevvault, "2m", "10m"), running: map[string]*instance{}, said: map[string]int{}, programs: map[string]string{
 		thisRelease: release(t, thisRelease, "failpoints"),
 		nextRelease: release(t, nextRelease, "failpoints nextrelease"),
@@ -305,7 +306,7 @@ func (u *upgrade) forwardAndBack() {
 	// Forward: b is replaced, and takes over; a comes back as it was.
 	u.end("b")
 	u.standby("b", nextRelease)
-	await(u.t, 30*time.Second, "a later release to be named", func() bool { // by its first heartbeat
+	await(u.t, 60*time.Second, "a later release to be named", func() bool { // by its first heartbeat
 		out, code := u.command(thisRelease, "upgrade", "--finalize")
 		return code == 1 && strings.Contains(out, "a later one") && strings.Contains(out, u.holderOf("b"))
 	})
@@ -488,7 +489,7 @@ func (u *upgrade) noWayBack() {
 		u.t.Errorf("led by %+v", st)
 	}
 	// What it leads, from what both releases wrote, is what was left.
-	await(u.t, 30*time.Second, "the lease to be active that was committed last", func() bool {
+	await(u.t, 60*time.Second, "the lease to be active that was committed last", func() bool {
 		commits := u.raw(events.TypeInstalled)
 		table, err := u.api.Leases(context.Background(), scope)
 		return err == nil && len(table.Names) == 1 && table.Names[0].Active == commits[len(commits)-1].Lease

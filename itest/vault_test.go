@@ -89,11 +89,11 @@ func startReal(t *testing.T, binary string) *vaultServer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := p.End(syscall.SIGTERM, 10*time.Second); err != nil {
+		if err := p.End(syscall.SIGTERM, 60*time.Second); err != nil {
 			t.Errorf("ending %s: %v", v.name, err)
 		}
 	})
-	await(t, 30*time.Second, "the real server to answer", func() bool {
+	await(t, 60*time.Second, "the real server to answer", func() bool {
 		resp, err := http.Get(v.address + "/v1/sys/health")
 		if err != nil {
 			return false

@@ -11,6 +11,7 @@ import (
 // While the stream has no leader nobody answers what it is, so an opening that
 // asked after each attempt would be late by a whole wait once there is one.
 func TestC59_OpeningWithoutALeaderKeepsItsPace(t *testing.T) {
+	t.Parallel()
 	c := natstest.Cluster(t, 3)
 	p := &place{replicas: 3, url: c.URL()}
 	claim(t, p.open(t, "", nil), "s", "a", 1)

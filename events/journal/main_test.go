@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -79,11 +80,16 @@ type place struct {
 	admin    jetstream.JetStream
 }
 
-// everywhere runs a test on one server and on three.
+// everywhere runs a test on one server and on three, at the same time: the servers
+// are not the same ones, and much of a test is waiting.
 func everywhere(t *testing.T, f func(t *testing.T, p *place)) {
-	t.Run("R1", func(t *testing.T) { f(t, onOne(t)) })
-	t.Run("R3", func(t *testing.T) { f(t, onThree(t)) })
+	t.Run("R1", func(t *testing.T) { t.Parallel(); f(t, onOne(t)) })
+	t.Run("R3", func(t *testing.T) { t.Parallel(); f(t, onThree(t)) })
 }
+
+// patient has a test that is not about answers that don't come wait for them, on a
+// busy machine, too.
+func patient(c *Config) { c.AckWait = 20 * time.Second }
 
 func onOne(t testing.TB) *place {
 	s := single()
@@ -191,6 +197,10 @@ func claim(t testing.TB, l *Log, scope, holder string, epoch uint64) Term {
 	t.Helper()
 	ctx := background(t)
 	last, err := l.LastOpened(ctx, scope)
+	for errors.Is(err, ErrUnavailable) && ctx.Err() == nil { // a read that is slow is asked again
+		time.Sleep(20 * time.Millisecond)
+		last, err = l.LastOpened(ctx, scope)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

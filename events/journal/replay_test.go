@@ -17,7 +17,7 @@ import (
 
 func TestReplayGivesWhatWasAppended(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
-		l := p.open(t, "", nil)
+		l := p.open(t, "", patient)
 		run := 0
 		rapid.Check(t, func(rt *rapid.T) {
 			run++
@@ -63,33 +63,32 @@ func TestReplayGivesWhatWasAppended(t *testing.T) {
 
 func TestReplayOfManyAndLarge(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
-		l := p.open(t, "", nil)
+		l := p.open(t, "", patient)
 		w := l.NewWriter(claim(t, l, "s", "a", 1))
+		stored := 1 // the opening; a busy cluster may ask for another one
 		for range 7 {
-			mustLand(t, w, batch("s", 1, MaxBatch))
+			stored += len(mustLand(t, w, batch("s", 1, MaxBatch)).Events)
 		}
-		large := 0
 		for range 6 { // more than a pull takes in bytes
 			evs := batch("s", 1, 15)
 			for i := range evs {
 				evs[i].Data = &events.Rejected{Failure: events.Failure{Message: string(bytes.Repeat([]byte("x"), 200<<10))}}
 			}
-			mustLand(t, w, evs)
-			large += len(evs)
+			stored += len(mustLand(t, w, evs).Events)
 		}
 		n := 0
 		if err := l.Replay(background(t), "", 1, ^uint64(0), func(Message) error { n++; return nil }); err != nil {
 			t.Fatal(err)
 		}
-		if n != 7*MaxBatch+large+1 {
-			t.Fatalf("%d messages", n)
+		if n != stored || n < 7*MaxBatch+6*15+1 {
+			t.Fatalf("%d messages, %d were stored", n, stored)
 		}
 	})
 }
 
 func TestReplayEndsWithTheCallersError(t *testing.T) {
 	p := onOne(t)
-	l := p.open(t, "", nil)
+	l := p.open(t, "", patient)
 	w := l.NewWriter(claim(t, l, "s", "a", 1))
 	mustLand(t, w, batch("s", 1, 9))
 	mine := errors.New("mine")
@@ -132,7 +131,7 @@ func TestReplayStalls(t *testing.T) {
 func TestFollowSkipsAndRepeatsNothing(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		px := newProxy(t, p.url)
-		l, writing := p.open(t, px.url(), nil), p.open(t, "", nil)
+		l, writing := p.open(t, px.url(), nil), p.open(t, "", patient)
 		w := writing.NewWriter(claim(t, writing, "s", "a", 1))
 		other := writing.NewWriter(claim(t, writing, "o", "a", 1))
 		want := []uint64{w.Fence()}

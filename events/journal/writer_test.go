@@ -22,7 +22,7 @@ import (
 
 func TestP1_OpeningIsCompareAndSet(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
-		l := p.open(t, "", nil)
+		l := p.open(t, "", patient)
 		ctx := background(t)
 		if last, err := l.LastOpened(ctx, "s"); err != nil || last != nil {
 			t.Fatalf("a scope that nobody opened: %v, %v", last, err)
@@ -54,7 +54,7 @@ func TestP1_OpeningIsCompareAndSet(t *testing.T) {
 
 func TestP3_EveryAppendCarriesTheFence(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
-		l := p.open(t, "", nil)
+		l := p.open(t, "", patient)
 		term := claim(t, l, "s", "a", 1)
 		w := l.NewWriter(term)
 		one := mustLand(t, w, batch("s", 1, 1))
@@ -75,7 +75,7 @@ var staleAppends = flag.Int("journal.stale", 10_000, "how many stale appends Tes
 
 func TestI1_StaleWriterCannotAppend(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
-		l := p.open(t, "", nil)
+		l := p.open(t, "", patient)
 		old := claim(t, l, "s", "a", 1)
 		mustLand(t, l.NewWriter(old), batch("s", 1, 3))
 		now := l.NewWriter(claim(t, l, "s", "b", 2))
@@ -150,7 +150,7 @@ func appendStale(t *testing.T, w *Writer, evs []events.Event, whole bool) error 
 
 func TestWriterStaysFenced(t *testing.T) {
 	p := onOne(t)
-	l := p.open(t, "", nil)
+	l := p.open(t, "", patient)
 	w := l.NewWriter(claim(t, l, "s", "a", 1))
 	claim(t, l, "s", "b", 2)
 	for range 2 {
@@ -164,7 +164,7 @@ func TestWriterStaysFenced(t *testing.T) {
 // be those before it, whoever else writes to the stream at the same time.
 func TestBatchIsContiguous(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
-		l := p.open(t, "", nil)
+		l := p.open(t, "", patient)
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		told := map[string]map[string]uint64{}
@@ -206,7 +206,7 @@ func TestBatchIsContiguous(t *testing.T) {
 
 func TestLargestBatch(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
-		l := p.open(t, "", nil)
+		l := p.open(t, "", patient)
 		w := l.NewWriter(claim(t, l, "s", "a", 1))
 		if _, err := w.Append(background(t), batch("s", 1, MaxBatch+1)); !errors.Is(err, ErrTooLarge) {
 			t.Fatalf("one more than a batch takes: %v", err)
@@ -292,6 +292,7 @@ func TestStreamDeletedUnderIt(t *testing.T) {
 }
 
 func TestC59_ServerGoneIsUnavailable(t *testing.T) {
+	t.Parallel()
 	s := natstest.Start(t)
 	p := &place{replicas: 1, url: s.URL()}
 	l := p.open(t, "", func(c *Config) { c.GiveUp = 200 * time.Millisecond })
@@ -322,6 +323,7 @@ func TestC59_ServerGoneIsUnavailable(t *testing.T) {
 }
 
 func TestC59_StreamLeaderStopped(t *testing.T) {
+	t.Parallel()
 	c := natstest.Cluster(t, 3)
 	p := &place{replicas: 3, url: c.URL()}
 	l := p.open(t, "", func(c *Config) { c.AckWait = 500 * time.Millisecond }, nats.DontRandomize())
@@ -386,6 +388,7 @@ func TestC59_StreamLeaderStopped(t *testing.T) {
 }
 
 func TestForbiddenIsSaidAtOnce(t *testing.T) {
+	t.Parallel()
 	s := natstest.Start(t, func(o *server.Options) {
 		o.Users = []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{
 			Publish: &server.SubjectPermission{Deny: []string{"lease.s.db.>"}},
@@ -414,6 +417,7 @@ func TestForbiddenIsSaidAtOnce(t *testing.T) {
 
 // Others' open batches fill the stream's places: wait for one, lose nothing.
 func TestTooManyOpenBatchesMeansWait(t *testing.T) {
+	t.Parallel()
 	s := natstest.Start(t, func(o *server.Options) { o.JetStreamLimits.MaxBatchTimeout = time.Second })
 	p := &place{replicas: 1, url: s.URL()}
 	l := p.open(t, "", nil)
