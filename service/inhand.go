@@ -7,9 +7,13 @@ import (
 	"github.com/leasesvc/leasesvc/handover/wire"
 )
 
-// mostInHand bounds the candidates whose values are held beside the store; those of
-// others are read from there by each that needs them.
-const mostInHand = 1024
+// mostInHand bounds the candidates whose values are held beside the store, and
+// largestInHand those values, in bytes: 32 MiB in all. The others are read from there
+// by each that needs them.
+const (
+	mostInHand    = 1024
+	largestInHand = 32 << 10
+)
 
 // inHand holds the values of candidates from their acquisition until they are
 // committed or closed: verifier, incarnations and, once they are committed, readers
@@ -25,8 +29,12 @@ type offered struct {
 	values wire.Values
 }
 
-// put notes the values of a name's candidate, unless there are many already.
+// put notes the values of a name's candidate, unless they are large or there are many
+// already.
 func (h *inHand) put(name string, lease uint64, values wire.Values) {
+	if len(values) > largestInHand {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.byName == nil {

@@ -27,7 +27,10 @@ type vaultConn struct {
 	unguarded string   // why we work without guards; empty: we work with them
 	faults    []string // what is wrong with the guards we get
 
-	refusedLogin int64 // the login whose token was refused at the last check; of watchGuards
+	// Of watchGuards: the login whose token was refused at the last check, and whether
+	// a token of ours could be looked up by itself.
+	refusedLogin int64
+	looksUp      bool
 }
 
 // newVaultConn makes a connection; back is called when its Vault works again
@@ -110,6 +113,7 @@ func (v *vaultConn) checkGuards(ctx context.Context) (known bool) {
 	switch {
 	case err == nil:
 		v.refusedLogin = 0
+		v.looksUp = v.looksUp || v.client.VerifyToken(ctx) == nil
 		v.noteGuards("", check.Faults)
 		return true
 	case errors.Is(err, vault.ErrGuardUnfit), errors.Is(err, vault.ErrGuardForbidden) && v.tokenCounts(ctx, token.Logins):
@@ -121,16 +125,20 @@ func (v *vaultConn) checkGuards(ctx context.Context) (known bool) {
 }
 
 // tokenCounts tells whether a refusal says something of the policy: with a dead
-// token everything is refused (C24). Where the policy forbids even to ask, it
-// takes a second refusal, under the token of another login. login is the one whose
-// token was refused: what a later one is told says nothing of it.
+// token everything is refused (C24). A token that was never able to look itself up is
+// perhaps forbidden to: then it takes a second refusal, under the token of another
+// login. login is the one whose token was refused: what a later one is told says
+// nothing of it.
 func (v *vaultConn) tokenCounts(ctx context.Context, login int64) bool {
 	err := v.client.VerifyToken(ctx)
 	switch token := v.client.Token(); {
 	case token.Logins != login:
 		return false
 	case err == nil && token.RefusedSince.IsZero():
+		v.looksUp = true
 		return true
+	case v.looksUp: // it was able to, and is not any more
+		return false
 	}
 	before := v.refusedLogin
 	v.refusedLogin = login
