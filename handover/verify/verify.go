@@ -131,6 +131,7 @@ func retry(ctx context.Context, spec Spec, login attempt) error {
 	within, cancel := context.WithTimeout(ctx, spec.budget())
 	defer cancel()
 	begin := time.Now()
+	ends, _ := within.Deadline()
 	var last *Error
 	for n, pause := 1, firstPause; ; n, pause = n+1, min(2*pause, longestPause) {
 		one, done := context.WithTimeout(within, attemptTimeout)
@@ -140,8 +141,8 @@ func retry(ctx context.Context, spec Spec, login attempt) error {
 			return nil
 		}
 		// An attempt that the end of the budget cut off says less than the one
-		// before it.
-		if last == nil || within.Err() == nil {
+		// before it. A connection may notice that end before the context does.
+		if last == nil || within.Err() == nil && time.Now().Before(ends) {
 			last = failed
 		}
 		last.Kind, last.Attempts, last.Took = spec.Kind, n, time.Since(begin)
