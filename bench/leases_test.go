@@ -61,7 +61,8 @@ func (r *rig) prefill(scope string, n int, at func(i int) time.Time) {
 	}
 }
 
-// guardEvery is at every which renewal of a lease for an hour its guard is extended.
+// guardEvery is how many renewals of a lease for an hour there are to one that extends
+// its guard.
 const guardEvery = 3
 
 // guardLeft gives what is left of a lease's guard after a renewal: of each three the

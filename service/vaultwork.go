@@ -274,7 +274,7 @@ func public(def *events.Definition, data json.RawMessage) map[string]string {
 
 // guardLife is how long a lease's guard is asked to live from now: as long as the
 // lease, and if that can be renewed once more as long, so that it is extended with
-// every second or third renewal.
+// every third renewal where that comes at half of the life.
 func (j *job) guardLife() time.Duration {
 	life := j.lease.TTL + guardMargin
 	if j.lease.Renewable {
