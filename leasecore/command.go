@@ -99,7 +99,10 @@ type RenewDone struct {
 	// Anew: Vault gave another lease id or other values with it (L32, L33);
 	// the holder keeps them for the acquisition that this asks for.
 	Anew bool
-	Err  *Failed
+	// BoundByToken: the TTL is what is left of our own token, on which a successor
+	// would hang as well. It is no sign of the lease's max TTL (L37).
+	BoundByToken bool
+	Err          *Failed
 }
 
 // PollDone is the outcome of reading a secret without lease again.

@@ -364,7 +364,7 @@ func (w *decision) renewDone(c RenewDone) error {
 		renewed := *c.Renewed
 		// L37: we ask for what we had; and a guard that ends before its lease
 		// would fall short of the next renewal.
-		renewed.Short = renewed.TTL.Duration() < l.TTL || renewed.GuardTTL.Sign() > 0 && renewed.GuardTTL.Cmp(renewed.TTL) < 0
+		renewed.Short = renewed.TTL.Duration() < l.TTL && !c.BoundByToken || renewed.GuardTTL.Sign() > 0 && renewed.GuardTTL.Cmp(renewed.TTL) < 0
 		active := l.State == Active
 		w.emit(c.Name, c.Lease, &renewed)
 		if n := w.Name(c.Name); c.Anew && active && !w.at.Draining && n.Definition != nil && n.Candidate == 0 && n.Handover == nil {

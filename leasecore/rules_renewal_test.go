@@ -323,6 +323,23 @@ func TestL37_AShortGrantIsTheEnd(t *testing.T) {
 	says(t, w.do(w.renewed(1, "601")), "renewed/1")
 }
 
+// TestC23_TheEndOfOurTokenIsNoMaxTTL: a lease that is bounded by our own token is
+// renewed again before that, and no successor is asked for, which would hang on it too.
+func TestC23_TheEndOfOurTokenIsNoMaxTTL(t *testing.T) {
+	w := underway(t)
+	w.pass(300 * time.Second)
+	bound := w.renewed(1, "400")
+	bound.BoundByToken = true
+	says(t, w.do(bound), "renewed/1")
+	w.owes("")
+	w.pass(200 * time.Second)
+	w.owes("renew/1")
+	says(t, w.do(w.renewed(1, "600")), "renewed/1") // our token was renewed
+	w.owes("")
+	w.pass(300 * time.Second)
+	says(t, w.do(w.renewed(1, "399")), "renewed/1 requested/2")
+}
+
 // TestL37_AGuardThatFallsShort ends the lease as surely as its own max TTL: a
 // successor is acquired while it lives.
 func TestL37_AGuardThatFallsShort(t *testing.T) {

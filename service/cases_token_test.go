@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -51,12 +52,14 @@ func TestC3_RenewalsMoveToTheNewToken(t *testing.T) {
 }
 
 // TestC23_AnUnguardedLeaseEndsWithOurToken: what it is said to live for is the
-// earlier of both ends, and a successor is there before that.
+// earlier of both ends, at each renewal too, and a successor is there before that.
+// There are as many names as there are points in a token's life to be renewed at.
 func TestC23_AnUnguardedLeaseEndsWithOurToken(t *testing.T) {
 	t.Parallel()
+	const names = 8
 	r := newCaseRig(t, "1h", "2h")
 	r.do("sys/auth/approle", map[string]any{"type": "approle"})
-	r.do("auth/approle/role/svc", map[string]any{"bind_secret_id": false, "token_bound_cidrs": "127.0.0.0/8", "token_policies": []string{"root-like"}, "token_ttl": "30s", "token_max_ttl": "50s"})
+	r.do("auth/approle/role/svc", map[string]any{"bind_secret_id": false, "token_bound_cidrs": "127.0.0.0/8", "token_policies": []string{"root-like"}, "token_ttl": "20s", "token_max_ttl": "34s"})
 	if _, err := r.vault.Do(t.Context(), "PUT", "sys/policies/acl/root-like", map[string]any{"policy": `path "*" { capabilities = ["create", "read", "update", "delete", "list", "sudo"] }`}); err != nil {
 		t.Fatal(err)
 	}
@@ -67,21 +70,43 @@ func TestC23_AnUnguardedLeaseEndsWithOurToken(t *testing.T) {
 	r.write("role-id", out["data"].(map[string]any)["role_id"].(string))
 	r.login = "login: {approle: {role_id_file: role-id}}"
 	r.moreVault = `guard_role: ""`
-	r.definitions(1, definition("app", ""))
+	var lines strings.Builder
+	for i := range names {
+		lines.WriteString(definition(fmt.Sprintf("app-%d", i), fmt.Sprintf(", renew_at: %.2f", 0.3+0.05*float64(i))))
+	}
+	r.definitions(1, lines.String())
 	r.run("state-a")
-	r.await("a lease", func() bool { return r.active("app") == 1 })
-	end := r.uses("app")
-	a := data[*events.Acquired](t, r.of(events.TypeAcquired, "app", 1)[0])
-	if a.TTL.Cmp(events.WholeSeconds(30)) > 0 || !strings.Contains(a.Suspect, "ends with our own token") {
-		t.Errorf("it is said to live for %s s, %q", a.TTL, a.Suspect)
+	ends := make([]func() int, names)
+	for i := range names {
+		name := fmt.Sprintf("app-%d", i)
+		r.await("a lease", func() bool { return r.active(name) != 0 })
+		ends[i] = r.uses(name)
+		a := data[*events.Acquired](t, r.of(events.TypeAcquired, name, 0)[0])
+		if a.TTL.Cmp(events.WholeSeconds(20)) > 0 || !strings.Contains(a.Suspect, "ends with our own token") {
+			t.Errorf("%s is said to live for %s s, %q", name, a.TTL, a.Suspect)
+		}
 	}
 	// Two tokens later: each lease was replaced before its token ended.
-	r.within(150*time.Second, "two successors", func() bool { return r.count(events.TypeInstalled) >= 3 })
-	if n := end(); n < 50 {
-		t.Errorf("%d logins", n)
+	r.within(150*time.Second, "two successors of each", func() bool {
+		for i := range names {
+			if len(r.of(events.TypeInstalled, fmt.Sprintf("app-%d", i), 0)) < 3 {
+				return false
+			}
+		}
+		return true
+	})
+	for i, end := range ends {
+		if n := end(); n < 50 {
+			t.Errorf("%d logins by app-%d", n, i)
+		}
 	}
 	if n := r.count(events.TypeExpired); n != 0 {
 		t.Errorf("%d leases came to their end before they were replaced", n)
+	}
+	// One successor for each token, and the one that was asked for as it was replaced.
+	logins := strings.Count(r.out.String(), `msg="logged in"`)
+	if n, most := r.count(events.TypeAcquired), names*(logins+1); n > most {
+		t.Errorf("%d acquisitions of %d names with %d tokens", n, names, logins)
 	}
 	if !strings.Contains(r.out.String(), "WITHOUT guards") {
 		t.Error("nobody is told that it works without guards")

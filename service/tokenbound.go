@@ -13,6 +13,9 @@ import (
 type hanging struct {
 	login int64
 	ends  time.Time // as last known; zero: never
+	// granted is what Vault granted the lease, were it not for the token: its
+	// renewals ask for that.
+	granted events.Seconds
 }
 
 // tokenBound remembers what unguarded leases hang on (C23): Vault ends a lease
@@ -48,37 +51,49 @@ func (b *tokenBound) forget(leaseID string) {
 
 // acquiredUnguarded bounds a fresh lease by the token that it was read with.
 func (v *vaultConn) acquiredUnguarded(g vault.Grant, token vault.TokenStatus, a *events.Acquired) {
-	v.bound.put(g.LeaseID, hanging{login: token.Logins, ends: g.TokenExpires})
+	v.bound.put(g.LeaseID, hanging{login: token.Logins, ends: g.TokenExpires, granted: a.TTL})
 	if ttl, why := boundBy(g.TokenExpires, g.SentAt, a.TTL); why != "" {
 		a.TTL, a.Suspect = ttl, join(a.Suspect, why)
 	}
 }
 
-// renewedUnguarded bounds a renewal by the token that the lease hangs on. The one
-// in force is renewed itself before it ends, if it can be, and no lease asks for
-// more than that token had when the lease was acquired. One of an earlier login
-// nobody renews any more. After a restart of a service that logs in it is one of
-// an earlier life, whose end nobody knows: nothing is believed beyond what was
-// known before, which is left, so that a successor is acquired.
-func (v *vaultConn) renewedUnguarded(leaseID string, left time.Duration, r vault.Renewal, out *events.Renewed) {
+// asksFor gives the TTL that a renewal of an unguarded lease asks for: what it was
+// granted first, since what it has now may be the rest of our token's life.
+func (b *tokenBound) asksFor(leaseID string, has time.Duration) time.Duration {
+	if h, known := b.get(leaseID); known {
+		return max(h.granted.Duration(), has)
+	}
+	return has
+}
+
+// renewedUnguarded bounds a renewal by the end of the token that the lease hangs
+// on, as far as it is known now: the token in force is renewed too, but not beyond
+// its own max TTL, which nobody tells. ours tells that it is that token which
+// bounds the lease: a successor would hang on it too, and a later renewal, after
+// the token's own, gets more. A token of an earlier login nobody renews any more.
+// After a restart of a service that logs in it is one of an earlier life, whose end
+// nobody knows: nothing is believed beyond what was known before, which is left, so
+// that a successor is acquired.
+func (v *vaultConn) renewedUnguarded(leaseID string, left time.Duration, r vault.Renewal, out *events.Renewed) (ours bool) {
 	token := v.client.Token()
 	h, known := v.bound.get(leaseID)
 	switch {
 	case known && h.login == token.Logins, !known && token.Given:
-		h = hanging{login: token.Logins, ends: token.Expires}
+		h.login, h.ends = token.Logins, token.Expires
 		v.bound.put(leaseID, h)
-		if token.Renewable {
-			return
-		}
+		ttl, why := boundBy(h.ends, r.SentAt, out.TTL)
+		out.TTL = ttl
+		return why != ""
 	case !known:
 		if most := events.FromDuration(left); most.Cmp(out.TTL) < 0 {
 			out.TTL, out.Suspect = most, join(out.Suspect, "it hangs on a token of before the restart, whose end is not known")
 		}
-		return
+	default:
+		if ttl, why := boundBy(h.ends, r.SentAt, out.TTL); why != "" {
+			out.TTL, out.Suspect = ttl, join(out.Suspect, why)
+		}
 	}
-	if ttl, why := boundBy(h.ends, r.SentAt, out.TTL); why != "" {
-		out.TTL, out.Suspect = ttl, join(out.Suspect, why)
-	}
+	return false
 }
 
 // boundBy gives the TTL of a lease that ends with a token, and says so where that

@@ -310,7 +310,7 @@ func (j *job) renew(ctx context.Context) (request, bool) {
 	done := leasecore.RenewDone{Name: j.effect.Name, Lease: j.lease.No}
 	v, err := j.vault()
 	if err == nil {
-		done.Renewed, done.Anew, err = j.renewBoth(ctx, v)
+		err = j.renewBoth(ctx, v, &done)
 	}
 	if err != nil {
 		done.Err = failed(err)
@@ -318,29 +318,32 @@ func (j *job) renew(ctx context.Context) (request, bool) {
 	return request{command: done}, ctx.Err() == nil
 }
 
-func (j *job) renewBoth(ctx context.Context, v *vaultConn) (renewed *events.Renewed, isNew bool, err error) {
-	r, err := v.client.RenewLease(ctx, j.lease.LeaseID, j.lease.TTL)
+func (j *job) renewBoth(ctx context.Context, v *vaultConn, done *leasecore.RenewDone) error {
+	asked := j.lease.TTL
+	if j.lease.Guard == "" {
+		asked = v.bound.asksFor(j.lease.LeaseID, asked)
+	}
+	r, err := v.client.RenewLease(ctx, j.lease.LeaseID, asked)
 	if err != nil {
-		return nil, false, err
+		return err
 	}
 	failpoint.Hit(failpoint.Renewing)
-	isNew = j.noteAnew(r)
+	anew := j.noteAnew(r)
 	out := &events.Renewed{TTL: exact(r.TTL), SentAt: j.svc.wall(r.SentAt), Renewable: r.Renewable, Suspect: r.Suspect, Warnings: r.Warnings}
-	if j.lease.Guard == "" {
+	switch {
+	case j.lease.Guard == "":
 		end, _ := j.lease.Expires()
-		v.renewedUnguarded(j.lease.LeaseID, end.Sub(j.svc.clock.Now()), r, out)
-		return out, isNew, nil
+		done.BoundByToken = v.renewedUnguarded(j.lease.LeaseID, end.Sub(j.svc.clock.Now()), r, out)
+	case !j.guardOutlives(out):
+		extension, err := v.client.ExtendGuard(ctx, j.lease.Guard, j.guardLife())
+		if err != nil {
+			return err
+		}
+		out.GuardTTL = events.FromDuration(extension.TTL)
+		out.Warnings = withGuards(out.Warnings, extension.Warnings)
 	}
-	if j.guardOutlives(out) {
-		return out, isNew, nil
-	}
-	extension, err := v.client.ExtendGuard(ctx, j.lease.Guard, j.guardLife())
-	if err != nil {
-		return nil, false, err
-	}
-	out.GuardTTL = events.FromDuration(extension.TTL)
-	out.Warnings = withGuards(out.Warnings, extension.Warnings)
-	return out, isNew, nil
+	done.Renewed, done.Anew = out, anew
+	return nil
 }
 
 // revoke revokes the lease, then its guard, then purges the values; all of it
