@@ -38,6 +38,13 @@ func Decide(ctx context.Context, s *Service, scope string, c leasecore.Command, 
 // to be called before Run.
 func HoldFeedsBack(s *Service, f func()) { s.beforeFeed = f }
 
+// LookAt has s find out how a scope is, for its metrics and its readiness.
+func LookAt(s *Service, scope string) {
+	sc := s.scopes[scope]
+	_, _ = sc.figures(), sc.judge(true)
+	_, _ = sc.standbyKey()
+}
+
 // HoldSealingBack has f called before the values are sealed anew under another key.
 // It is to be called before Run.
 func HoldSealingBack(s *Service, f func() error) { s.beforeReseal = f }

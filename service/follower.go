@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,7 @@ type follower struct {
 	last       journal.Message
 	fed        chan struct{} // closed when the next message was fed
 	taken      bool          // a term owns the projection; what is fed meanwhile is read again later
+	left       followed      // what the projection said when it was taken
 
 	foreign foreign
 	// strangers counts the messages that were met and do not count.
@@ -66,12 +68,51 @@ func (f *follower) feed(m journal.Message) {
 	f.fed = make(chan struct{})
 }
 
+// followed is what a follower tells of its scope's log, also while a term has the
+// projection: then it is what the term found.
+type followed struct {
+	opened     opening
+	shutdown   bool
+	releasedAt time.Time
+	formats    events.Formats
+	stopped    error
+}
+
+// says needs mu.
+func (f *follower) says() followed {
+	if f.taken {
+		return f.left
+	}
+	h, chain := &f.projection.State().Head, f.projection.Chain()
+	return followed{
+		opened:   opening{seq: h.Fence, epoch: h.Epoch, key: chain.SealKey()},
+		shutdown: h.Shutdown, releasedAt: h.ReleasedAt, formats: h.Formats, stopped: f.projection.Stopped(),
+	}
+}
+
+// ring has the follower check its log with the scope's keys, and trust it without
+// up to a sequence.
+func (f *follower) ring(keys *scopeKeys, trusted uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.projection.Rering(keys.mac)
+	f.projection.Trust(trusted)
+}
+
+// begin has the follower begin with a projection, and gives what it is to be fed
+// next.
+func (f *follower) begin(p *projector.Projection, ahead skews) (next uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.projection, f.ahead = p, ahead
+	return p.LastSeq() + 1
+}
+
 // opened gives the last opened event that was followed.
 func (f *follower) opened() opening {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	h, chain := &f.projection.State().Head, f.projection.Chain()
-	return opening{seq: h.Fence, epoch: h.Epoch, key: chain.SealKey()}
+	return f.says().opened
 }
 
 // formats gives the versions of events that may be written into the log, as far as
@@ -79,7 +120,7 @@ func (f *follower) opened() opening {
 func (f *follower) formats() events.Formats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.projection.State().Formats
+	return f.says().formats
 }
 
 // shutDown tells whether the scope was shut down by hand since our start; the
@@ -87,15 +128,15 @@ func (f *follower) formats() events.Formats {
 func (f *follower) shutDown(started time.Time) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	h := &f.projection.State().Head
-	return h.Shutdown && h.ReleasedAt.After(started), f.projection.Stopped()
+	is := f.says()
+	return is.shutdown && is.releasedAt.After(started), is.stopped
 }
 
 // stopped gives what stopped the projection; nil: nothing did.
 func (f *follower) stopped() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.projection.Stopped()
+	return f.says().stopped
 }
 
 // caughtUp waits until the message at seq was fed, or stands in the snapshot that
@@ -126,7 +167,7 @@ func (f *follower) lastSign(how string) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if how == events.HowReleased {
-		return f.projection.State().ReleasedAt
+		return f.says().releasedAt
 	}
 	return f.stored
 }
@@ -152,6 +193,8 @@ func (f *follower) takeAt(ctx context.Context, seq uint64) (*projector.Projectio
 		f.mu.Lock()
 		fed, there := f.fed, f.delivered >= seq
 		if there {
+			f.left = f.says()
+			f.left.formats = maps.Clone(f.left.formats)
 			f.taken = true
 			f.foreign.begin(fence)
 			defer f.mu.Unlock()
@@ -175,7 +218,7 @@ func (f *follower) giveBack(ctx context.Context, sc *scope) error {
 		f.mu.Lock()
 		to := f.delivered
 		if p.LastSeq() >= to || p.Stopped() != nil {
-			f.projection, f.ahead, f.taken = p, ahead, false
+			f.projection, f.ahead, f.taken, f.left = p, ahead, false, followed{}
 			f.foreign.end()
 			f.mu.Unlock()
 			return nil

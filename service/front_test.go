@@ -371,6 +371,39 @@ func TestReadyz_AStandbyThatIsBehindIsNotReady(t *testing.T) {
 	r.await("it to have caught up", func() bool { _, status := ask[api.ScopeReady](plainClient, url()+"/readyz/prod"); return status == 200 })
 }
 
+// TestAScopeIsLookedAtWhileItIsTaken: what its log said until then is told while a
+// term folds the rest of it (a finding of the race detector).
+func TestAScopeIsLookedAtWhileItIsTaken(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "1h", "2h")
+	r.definitions(1, strings.ReplaceAll(appDefinition, "consumers: [{name: shop}]", "consumers: []"))
+	hold, looks := make(chan struct{}), sync.WaitGroup{}
+	r.before = func(s *service.Service) {
+		service.HoldFeedsBack(s, func() { <-hold }) // so that the term reads it by itself
+		for range 2 {
+			looks.Go(func() {
+				for {
+					select {
+					case <-hold:
+						return
+					default:
+						service.LookAt(s, "prod")
+					}
+				}
+			})
+		}
+	}
+	free := sync.OnceFunc(func() { close(hold) })
+	defer looks.Wait()
+	defer free()
+	_, stop := r.start("state-a")
+	r.await("a term", func() bool { return strings.Contains(r.out.String(), "msg=leading") })
+	free()
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestReadyz_AScopeThatWasShutDownIsNotReady: it says so, and that it lives.
 func TestReadyz_AScopeThatWasShutDownIsNotReady(t *testing.T) {
 	t.Parallel()

@@ -187,8 +187,7 @@ func (s *Service) examineLogs(ctx context.Context) error {
 		if sc.trusted, err = s.trusted(ctx, name); err != nil {
 			return fmt.Errorf("examining the log of scope %s: %w", name, err)
 		}
-		sc.follower.projection.Rering(keys.mac)
-		sc.follower.projection.Trust(sc.trusted)
+		sc.follower.ring(keys, sc.trusted)
 		if sc.loss, err = examineLog(ctx, s.journal, view, sealed, s.keys, sc.trusted); err != nil {
 			return fmt.Errorf("examining the log of scope %s: %w", name, err)
 		}

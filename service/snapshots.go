@@ -60,17 +60,18 @@ func (s *Service) restoreFollowers(ctx context.Context) uint64 {
 	s.listSnapshots(ctx)
 	var restoring errgroup.Group
 	restoring.SetLimit(restoreAtOnce)
+	var mu sync.Mutex
+	next := ^uint64(0)
 	for _, sc := range s.scopes {
 		restoring.Go(func() error {
-			sc.follower.projection, sc.follower.ahead = sc.restored(ctx)
+			from := sc.follower.begin(sc.restored(ctx))
+			mu.Lock()
+			defer mu.Unlock()
+			next = min(next, from)
 			return nil
 		})
 	}
 	_ = restoring.Wait() // none gives an error
-	next := ^uint64(0)
-	for _, sc := range s.scopes {
-		next = min(next, sc.follower.projection.LastSeq()+1)
-	}
 	return next
 }
 
