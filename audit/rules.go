@@ -251,8 +251,8 @@ func retiring(n *leasecore.Name, l *leasecore.Lease, e *events.Event, d *events.
 		return Use, "L7", fmt.Sprintf("lease %d is retired as removed, and its definition is in force", l.No)
 	case l.State == leasecore.Grace && d.Reason == events.RetiredReplaced && len(d.CutOff) > 0:
 		return Use, "P13", fmt.Sprintf("lease %d is retired as replaced, and somebody is cut off", l.No)
-	case l.State == leasecore.Grace && byOthers && e.Time.Before(l.ReplacedAt.Add(l.GoodFor)):
-		return Use, "I4", fmt.Sprintf("lease %d is retired at %s, and readers were promised it until %s", l.No, e.Time.Format(stamp), l.ReplacedAt.Add(l.GoodFor).Format(stamp))
+	case l.State == leasecore.Grace && byOthers && e.Time.Before(l.Replaced.At.Add(l.Replaced.GoodFor)):
+		return Use, "I4", fmt.Sprintf("lease %d is retired at %s, and readers were promised it until %s", l.No, e.Time.Format(stamp), l.Replaced.At.Add(l.Replaced.GoodFor).Format(stamp))
 	default:
 		return "", "", ""
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/leasesvc/leasesvc/epochkv"
 	"github.com/leasesvc/leasesvc/events"
 	"github.com/leasesvc/leasesvc/handover"
+	"github.com/leasesvc/leasesvc/handover/wire"
 )
 
 // leases measures an instance that holds many leases: what each takes of memory,
@@ -126,13 +127,28 @@ func inUse() uint64 {
 	return m.HeapAlloc
 }
 
-// stateAlone gives what a projection takes for each lease.
-func (r *rig) stateAlone(n int) float64 {
+// stateAlone gives what a projection takes for each lease, and what it takes when each
+// has a consumer with one instance.
+func (r *rig) stateAlone(n int) (each, registered float64) {
 	before := inUse()
 	p := r.place.fold(r.t, nil, "prod", ^uint64(0))
-	each := float64(inUse()-before) / float64(n)
+	each = float64(inUse()-before) / float64(n)
+	for i := range n {
+		name, incarnation := fmt.Sprintf("app-%06d", i), newID()
+		if err := p.State().Apply(&events.Event{
+			ID: newID(), Scope: "prod", Name: name, Epoch: 1, Seq: p.LastSeq() + 1 + uint64(i), Time: began, Actor: oneActor,
+			Data: &events.Registered{
+				Consumer: "shop", Instance: fmt.Sprintf("shop-7d9c5b6f4-%05d", i), Incarnation: incarnation,
+				XKey: fmt.Sprintf("X%055d", i), Subject: wire.ConsumerSubject("prod", name, incarnation),
+			},
+		}); err != nil {
+			r.t.Fatal(err)
+		}
+		p.State().Confirm(name, incarnation, p.State().Name(name).N)
+	}
+	registered = float64(inUse()-before) / float64(n)
 	runtime.KeepAlive(p)
-	return each
+	return each, registered
 }
 
 // instanceAlone measures what an instance without leases takes of the heap.
@@ -156,7 +172,7 @@ func holds(t *testing.T, tb *table.Table, n int, alone float64, idle *[]float64)
 		// after a while, some at once: they are due after 27 to 30 minutes.
 		r.prefill("prod", n, func(i int) time.Time { return now.Add(-time.Duration(i) * 30 * time.Minute / time.Duration(n)) })
 		r.renewable()
-		stateOnly := r.stateAlone(n)
+		stateOnly, registered := r.stateAlone(n)
 		begin := time.Now()
 		in := r.apart("{prod: {definitions: none.yaml}}")
 		r.leads(in, 1)
@@ -169,6 +185,7 @@ func holds(t *testing.T, tb *table.Table, n int, alone float64, idle *[]float64)
 			tb.Figure(t, fmt.Sprintf("memory, %d leases in one process", n), "B/lease", each, "the same")
 		}
 		tb.Figure(t, fmt.Sprintf("memory, %d leases, the state alone", n), "B/lease", stateOnly, "the projection alone")
+		tb.Figure(t, fmt.Sprintf("memory, %d leases with a consumer each, the state alone", n), "B/lease", registered, "the projection alone, with an instance of a consumer registered for each lease")
 		if *size != "short" {
 			d := sized(200*time.Millisecond, 0, 15*time.Second)
 			renewed := in.Figures().Events[events.TypeRenewed]

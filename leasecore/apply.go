@@ -62,9 +62,8 @@ func applyOpened(t target, e *events.Event, d *events.Opened) {
 		h.OpenedAt, h.Began, h.Overlap = e.Time, e.Seq, max(d.Overlap.Duration(), still, 0)
 		for _, name := range h.Lowered {
 			// The holder before may not have known of its own definition to the end.
-			if n := t.edit(name); n != nil && n.PromisedFor > 0 {
-				n.promise(e.Time.Add(h.Overlap + n.PromisedFor))
-				n.PromisedFor = 0
+			if n := t.edit(name); n != nil && n.promisedBefore().For > 0 {
+				n.promise(e.Time.Add(h.Overlap+n.promisedBefore().For), 0)
 			}
 		}
 		h.Lowered = nil
@@ -85,11 +84,11 @@ func applyDefinition(t target, e *events.Event, d *events.Applied) {
 	}
 	if old := n.Definition; old != nil && d.Definition != nil && d.Definition.GoodFor.Cmp(old.GoodFor) < 0 {
 		h, before := t.head(), old.GoodFor.Duration()
-		if n.PromisedFor == 0 {
+		promised := n.promisedBefore().For
+		if promised == 0 {
 			h.Lowered = append(slices.Clip(h.Lowered), e.Name)
 		}
-		n.PromisedFor = max(n.PromisedFor, before)
-		n.promise(e.Time.Add(before))
+		n.promise(e.Time.Add(before), max(promised, before))
 	}
 	n.Definition = d.Definition
 }
@@ -99,11 +98,9 @@ var lasting = map[string]bool{
 	events.ReasonAnew: true, events.ReasonReported: true, events.ReasonRotate: true, events.ReasonReissue: true,
 }
 
-// promise keeps what readers may have been promised under an earlier definition.
-func (n *Name) promise(until time.Time) {
-	if until.After(n.PromisedUntil) {
-		n.PromisedUntil = until
-	}
+// promise keeps what readers may have been promised under earlier definitions.
+func (n *Name) promise(until time.Time, most time.Duration) {
+	n.Promised = &Promised{Until: latest(n.promisedBefore().Until, until), For: most}
 }
 
 // applyToName folds the events of a name that exists; the result says why the
@@ -339,8 +336,8 @@ func (n *Name) install(h *Head, l *Lease, e *events.Event, d *events.Installed) 
 		o := &n.Leases[i]
 		if o.State == Active || o.State == Kept {
 			o.State, o.GateN = Grace, e.Seq
-			o.ReplacedAt, o.GoodFor = e.Time, d.GoodFor.Duration()
-			o.RetireAt = e.Time.Add(max(d.RetireAfter.Duration(), d.GoodFor.Duration()))
+			goodFor := d.GoodFor.Duration()
+			o.Replaced = &Replaced{At: e.Time, GoodFor: goodFor, RetireAt: e.Time.Add(max(d.RetireAfter.Duration(), goodFor))}
 		}
 	}
 	l.State = Active

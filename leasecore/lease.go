@@ -102,11 +102,16 @@ type Lease struct {
 	// GateN is the log sequence that every registered incarnation must have
 	// confirmed before the lease may be revoked (P13).
 	GateN uint64
-	// ReplacedAt is when its successor was decided on, GoodFor what readers
-	// were promised, RetireAt when the lease goes though somebody has not
-	// confirmed. All only in Grace.
-	ReplacedAt, RetireAt time.Time
-	GoodFor              time.Duration
+	// Replaced is there in Grace only.
+	Replaced *Replaced
+}
+
+// Replaced tells of a lease that has a successor; it is never changed.
+type Replaced struct {
+	// At is when the successor was decided on, GoodFor what readers were promised,
+	// RetireAt when the lease goes though somebody has not confirmed.
+	At, RetireAt time.Time
+	GoodFor      time.Duration
 }
 
 // Expires gives the earlier end of lease and guard; false: it does not expire.
@@ -248,13 +253,9 @@ type Name struct {
 	Pending  *Pending
 	// Successor is the reason why the active lease must be replaced.
 	Successor string
-	// PromisedUntil is when the promises end that were made under an earlier
-	// definition, where that one promised readers more.
-	PromisedUntil time.Time
-	// PromisedFor is the most that a definition promised that was replaced by one
-	// with a lower good_for in this epoch; 0: there was none. Its holder promises
-	// that much until it knows the new one to be in the log, and never may.
-	PromisedFor time.Duration
+	// Promised is what readers were promised under definitions that promised more;
+	// nil: nothing.
+	Promised *Promised
 	// ReportedAt is when a successor was last requested because a consumer
 	// reported the active lease to be refused (C58).
 	ReportedAt time.Time
@@ -268,6 +269,25 @@ type Name struct {
 	Reverted bool
 	// Consumers are the registered incarnations, in order of registration.
 	Consumers []Incarnation
+}
+
+// Promised is what readers were promised under definitions that were replaced by
+// ones with a lower good_for. It is never changed, only replaced.
+type Promised struct {
+	// Until is when those promises end.
+	Until time.Time
+	// For is the most that such a definition promised in this epoch; 0: there was
+	// none. Its holder promises that much until it knows the new one to be in the
+	// log, and never may.
+	For time.Duration
+}
+
+// promisedBefore gives what was promised under earlier definitions; zero: nothing.
+func (n *Name) promisedBefore() Promised {
+	if n.Promised == nil {
+		return Promised{}
+	}
+	return *n.Promised
 }
 
 // Lease gives a lease by number; nil: closed or never there.

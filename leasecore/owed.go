@@ -247,7 +247,7 @@ func (s *State) wakeForLease(w *wake, n *Name, l *Lease) {
 	w.at(l.Retry.At)
 	if l.State == Grace {
 		w.at(s.promised(n, l))
-		w.at(l.RetireAt)
+		w.at(l.Replaced.RetireAt)
 	}
 	if l.State == Revoking || l.State == Requested {
 		return

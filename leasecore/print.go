@@ -51,11 +51,12 @@ func (n *Name) write(b *strings.Builder) {
 	if !n.Spent.IsZero() {
 		fmt.Fprintf(b, " spent=%s", stamp(n.Spent))
 	}
-	if !n.PromisedUntil.IsZero() {
-		fmt.Fprintf(b, " promised-until=%s", stamp(n.PromisedUntil))
+	promised := n.promisedBefore()
+	if !promised.Until.IsZero() {
+		fmt.Fprintf(b, " promised-until=%s", stamp(promised.Until))
 	}
-	if n.PromisedFor > 0 {
-		fmt.Fprintf(b, " promised-for=%s", n.PromisedFor)
+	if promised.For > 0 {
+		fmt.Fprintf(b, " promised-for=%s", promised.For)
 	}
 	if !n.ReportedAt.IsZero() {
 		fmt.Fprintf(b, " reported=%s", stamp(n.ReportedAt))
@@ -101,8 +102,8 @@ func (l *Lease) write(b *strings.Builder, n *Name) {
 	if l.GateN > 0 {
 		fmt.Fprintf(b, " gate=%d", l.GateN)
 	}
-	if l.State == Grace {
-		fmt.Fprintf(b, " good-until=%s retire-at=%s", stamp(latest(l.ReplacedAt.Add(l.GoodFor), n.PromisedUntil)), stamp(l.RetireAt))
+	if r := l.Replaced; r != nil && l.State == Grace {
+		fmt.Fprintf(b, " good-until=%s retire-at=%s", stamp(latest(r.At.Add(r.GoodFor), n.promisedBefore().Until)), stamp(r.RetireAt))
 	}
 	b.WriteByte('\n')
 }

@@ -72,6 +72,9 @@ func Restore(f Frozen) (*State, error) {
 		}
 		s.names[n.Name] = n
 		for i := range n.Leases {
+			if l := &n.Leases[i]; l.State == Grace && l.Replaced == nil {
+				return nil, fmt.Errorf("%w: lease %d of %s is replaced, and nothing says when", errRestore, l.No, n.Name)
+			}
 			s.own(&n.Leases[i], n.Name)
 		}
 	}

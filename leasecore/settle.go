@@ -295,7 +295,7 @@ func (w *decision) stepHeld(n *Name, l *Lease) bool {
 			return false
 		}
 		switch {
-		case !w.at.Now.Before(l.RetireAt):
+		case !w.at.Now.Before(l.Replaced.RetireAt):
 			reason := events.RetiredReplaced
 			if len(missing) > 0 {
 				reason = events.RetiredOverdue

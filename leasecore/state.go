@@ -208,8 +208,8 @@ func (s *State) overdue(vault string, r events.Retry, now time.Time) bool {
 // Redefined remembers when a definition of this holder was known to be in the
 // log: until then readers were promised what the one before said.
 func (s *State) Redefined(name string, at time.Time) {
-	if n := s.names[name]; n != nil && n.PromisedFor > 0 {
-		s.redefined[name] = latest(s.redefined[name], at.Add(n.PromisedFor))
+	if n := s.names[name]; n != nil && n.promisedBefore().For > 0 {
+		s.redefined[name] = latest(s.redefined[name], at.Add(n.promisedBefore().For))
 	}
 }
 
@@ -217,7 +217,7 @@ func (s *State) Redefined(name string, at time.Time) {
 // readers began to see its successor. Readers of an earlier holder saw it at the
 // latest when our epoch began.
 func (s *State) promised(n *Name, l *Lease) time.Time {
-	since := l.ReplacedAt
+	since := l.Replaced.At
 	if l.GateN > s.Began {
 		since = latest(since, s.installed[n.Name])
 	}
@@ -227,7 +227,7 @@ func (s *State) promised(n *Name, l *Lease) time.Time {
 	if s.Overlap > 0 {
 		since = latest(since, s.OpenedAt.Add(s.Overlap))
 	}
-	return latest(since.Add(l.GoodFor), n.PromisedUntil, s.redefined[n.Name])
+	return latest(since.Add(l.Replaced.GoodFor), n.promisedBefore().Until, s.redefined[n.Name])
 }
 
 // Sharing gives the other names with a lease under the lease id of this one: what

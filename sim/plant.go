@@ -106,7 +106,7 @@ func (t *instance) plantBeforeDeciding() {
 			everybody(n, t.w.lastAsked[name])
 		case GraceIsEnough:
 			for i := range n.Leases {
-				if l := &n.Leases[i]; l.State == leasecore.Grace && !t.clock().Before(l.ReplacedAt.Add(l.GoodFor)) {
+				if l := &n.Leases[i]; l.State == leasecore.Grace && !t.clock().Before(l.Replaced.At.Add(l.Replaced.GoodFor)) {
 					everybody(n, nil)
 				}
 			}

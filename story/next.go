@@ -71,7 +71,7 @@ func lease(n *leasecore.Name, l *leasecore.Lease, add func(time.Time, string, ..
 			add(time.Time{}, "%s is handed over", what)
 		}
 	case leasecore.Grace:
-		add(l.RetireAt, "%s, which was replaced, is revoked at the latest; sooner once everybody has confirmed that they follow, and the last promise to readers has passed", what)
+		add(l.Replaced.RetireAt, "%s, which was replaced, is revoked at the latest; sooner once everybody has confirmed that they follow, and the last promise to readers has passed", what)
 	case leasecore.Kept:
 		add(time.Time{}, "%s was rolled back and is kept until everybody has confirmed that they are back", what)
 	case leasecore.Retired, leasecore.Revoking:
