@@ -39,9 +39,10 @@ func (g Got) LogValue() slog.Value {
 // Get gives the committed credential of a name that this instance leads, for
 // callers in this process: what a get over NATS gives, without NATS and without
 // a seal. It meets neither the scope's goroutine nor, once the values were read
-// from the store, any other I/O, and allocates nothing then. Errors: a
-// [wire.Refusal], [leasecore.ErrUnknownName], that another instance leads, or
-// what reading the values met.
+// from the store, any other I/O; it allocates nothing then, but the 24 bytes of a look
+// at the wall clock in a millisecond. Errors: a [wire.Refusal],
+// [leasecore.ErrUnknownName], that another instance leads, or what reading the values
+// met.
 func (s *Service) Get(ctx context.Context, scope, name string) (Got, error) {
 	sc := s.scopes[scope]
 	if sc == nil {
@@ -51,7 +52,7 @@ func (s *Service) Get(ctx context.Context, scope, name string) (Got, error) {
 	if t == nil || t.lingering.Load() {
 		return Got{}, errNotLeading
 	}
-	now := time.Now()
+	now := s.clock.soon()
 	g, err := t.give(ctx, name, now, now)
 	if err != nil {
 		return Got{}, err
