@@ -411,7 +411,7 @@ func (t *term) keep(batch []request) {
 	for i := range batch {
 		r := &batch[i]
 		if r.done != nil && !r.begun {
-			r.done(nil, fmt.Errorf("%w: the log takes nothing now; try again", ErrBusy))
+			r.done(nil, busy(againLater, "the log takes nothing now"))
 			continue
 		}
 		if tick, ok := r.command.(leasecore.Tick); ok && r.effect == nil {

@@ -145,7 +145,7 @@ func (d *documents) viewInForce(ctx context.Context, name string) (document.View
 			return seen, leases, nil
 		}
 		if ctx.Err() != nil {
-			return document.View{}, nil, fmt.Errorf("document %s: leases change too fast to read it: %w", name, ErrBusy)
+			return document.View{}, nil, fmt.Errorf("document %s: %w", name, busy(againSoon, "leases change too fast to read it"))
 		}
 	}
 }
@@ -188,7 +188,7 @@ func (d *documents) awaitInForce(ctx context.Context, leases []string) error {
 		case <-changed:
 		case <-time.After(documentsRest):
 		case <-ctx.Done():
-			return fmt.Errorf("the documents do not have what is committed for %s yet: %w", behind, ErrBusy)
+			return busy(againLater, "the documents do not have what is committed for %s yet", behind)
 		case <-d.t.ended:
 			return errNotLeading
 		}
@@ -259,7 +259,7 @@ func updateOf(name string, sent api.DocumentUpdate) (document.Update, error) {
 func documentProblem(err error) error {
 	switch {
 	case errors.Is(err, document.ErrBusy):
-		return fmt.Errorf("%w: %w", ErrBusy, err)
+		return busy(againSoon, "%v", err)
 	case errors.Is(err, document.ErrLifecycleEnded):
 		return fmt.Errorf("%w: %w", errNotLeading, err)
 	default:

@@ -190,7 +190,7 @@ func (d *documents) ready(ctx context.Context) error {
 	case <-d.loaded:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("the documents are being loaded: %w", ErrBusy)
+		return busy(againLater, "the documents are being loaded")
 	case <-d.t.ended:
 		return errNotLeading
 	}

@@ -110,7 +110,7 @@ func (e *endpoints) serve(r micro.Request, counts *opCounts, handle func(context
 	case e.slots <- struct{}{}:
 	default:
 		counts.busy.Add(1)
-		e.refuse(r, fmt.Errorf("%w: %d requests are being answered; try again in 100 ms", ErrBusy, requestsAtOnce))
+		e.refuse(r, busy(againSoon, "%d requests are being answered", requestsAtOnce))
 		return
 	}
 	e.serving.Go(func() {

@@ -212,7 +212,8 @@ func (f *front) question(answer func(context.Context, *http.Request) (any, error
 		case f.queries <- struct{}{}:
 			defer func() { <-f.queries }()
 		case <-ctx.Done():
-			tell(w, http.StatusServiceUnavailable, api.Problem{Code: api.CodeBusy, Message: "too many questions at a time; try again"})
+			w.Header().Set("Retry-After", "1")
+			tell(w, http.StatusServiceUnavailable, api.Problem{Code: api.CodeBusy, Message: busy(againLater, "%d questions are being answered", cap(f.queries)).Error()})
 			return
 		}
 		if !f.svc.hasBegun() {
@@ -233,7 +234,8 @@ func (f *front) question(answer func(context.Context, *http.Request) (any, error
 			tell(w, http.StatusBadRequest, api.Problem{Code: api.CodeRefused, Message: bad.says})
 		default:
 			f.svc.log.Warn("a question over HTTP has no answer", "path", r.URL.Path, "error", err)
-			tell(w, http.StatusServiceUnavailable, api.Problem{Code: api.CodeBusy, Message: "there is no answer now, try again: " + err.Error()})
+			w.Header().Set("Retry-After", "1")
+			tell(w, http.StatusServiceUnavailable, api.Problem{Code: api.CodeBusy, Message: busy(againLater, "there is no answer now: %v", err).Error()})
 		}
 	})
 }

@@ -68,7 +68,7 @@ func (e *endpoints) take(m read) bool {
 	select {
 	case e.slots <- struct{}{}:
 	default:
-		e.term.reply(m, nil, fmt.Errorf("%w: %d requests are being answered", ErrBusy, requestsAtOnce))
+		e.term.reply(m, nil, busy(againSoon, "%d requests are being answered", requestsAtOnce))
 		return true
 	}
 	e.serving.Go(func() {

@@ -28,8 +28,20 @@ const (
 	giveUpAppending = 10 * time.Second
 )
 
-// ErrBusy says that too much waits already.
+// ErrBusy says that too much waits already, or that something is not there yet.
 var ErrBusy = errors.New("busy")
+
+// Who is told to come again is told when: soon where there is too much at the moment,
+// later where something has to happen first.
+const (
+	againSoon  = 100 * time.Millisecond
+	againLater = time.Second
+)
+
+// busy is an [ErrBusy] that says why, and when to try again.
+func busy(in time.Duration, format string, args ...any) error {
+	return fmt.Errorf("%w: %s; try again in %d ms", ErrBusy, fmt.Sprintf(format, args...), in.Milliseconds())
+}
 
 // errNotLeading says that the term is over.
 var errNotLeading = errors.New("this instance does not lead the scope any more")
@@ -133,7 +145,7 @@ func (t *term) submit(r request) error {
 	case t.queue <- &r:
 		return nil
 	default:
-		return fmt.Errorf("scope %s: %w: %d commands wait; try again in 100 ms", t.name, ErrBusy, queueLength)
+		return fmt.Errorf("scope %s: %w", t.name, busy(againSoon, "%d commands wait", queueLength))
 	}
 }
 

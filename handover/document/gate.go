@@ -12,7 +12,7 @@ import (
 var (
 	// ErrBusy says that an update waited its time: for an install of a lease that
 	// it refers to, or for its turn. Try it again (L43).
-	ErrBusy = errors.New("busy; try again")
+	ErrBusy = errors.New("it took too long")
 	// ErrOwnHandover says that an update comes from a consumer of the running
 	// hand-over it would have to wait for, which waits for that consumer (L43).
 	ErrOwnHandover = errors.New("a consumer of a running hand-over can't update a document that refers to its lease; answer the hand-over first")
