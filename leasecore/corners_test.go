@@ -297,3 +297,16 @@ func TestPromisesOfTheHolderBeforeCountFromWhenWeKnewOurEpochOpen(t *testing.T) 
 		t.Errorf("retired after %s", d)
 	}
 }
+
+// TestRestore_AReplacedLeaseSaysWhen it was replaced, or the state is none.
+func TestRestore_AReplacedLeaseSaysWhen(t *testing.T) {
+	lease := leasecore.Lease{No: 1, State: leasecore.Grace}
+	names := func() []*leasecore.Name { return []*leasecore.Name{{Name: orders, Leases: []leasecore.Lease{lease}}} }
+	if _, err := leasecore.Restore(leasecore.Frozen{Names: names()}); err == nil {
+		t.Error("a lease that was replaced at no time is taken")
+	}
+	lease.Replaced = &leasecore.Replaced{At: time.Unix(1, 0)}
+	if _, err := leasecore.Restore(leasecore.Frozen{Names: names()}); err != nil {
+		t.Error(err)
+	}
+}
