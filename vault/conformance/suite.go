@@ -27,6 +27,7 @@ func Run(t *testing.T, target Target) {
 		{"Renew", testRenew},
 		{"Revoke", testRevoke},
 		{"Parent", testParent},
+		{"TokenEnd", testTokenEnd},
 		{"KV2", testKV2},
 		{"Refusals", testRefusals},
 		{"Health", testHealth},

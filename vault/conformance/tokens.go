@@ -80,3 +80,32 @@ func testParent(t *testing.T, a *admin) {
 	}
 	eventually(t, "the lease dies with its guard", func() bool { return !a.exists(t, guarded.user) })
 }
+
+// testTokenEnd: a renewal of a lease that was read without a guard may grant more than
+// our token has left, and the lease ends with the token all the same (C23).
+func testTokenEnd(t *testing.T, a *admin) {
+	token := a.token(t, "service", map[string]any{"ttl": "8s", "explicit_max_ttl": "8s"})
+	c, other := a.client(t, token, ""), a.service(t, "")
+	g, err := c.Read(t.Context(), a.creds("app"), nil, vault.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	user, ends := userOf(t, g), c.Token().Expires
+	if g.TTL.Std() <= time.Until(ends) || !g.TokenExpires.Equal(ends) {
+		t.Errorf("granted for %s s, with a token that ends in %s, said to end at %s", g.TTL, time.Until(ends), g.TokenExpires)
+	}
+	r, err := other.RenewLease(t.Context(), g.LeaseID, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.TTL.Std() <= time.Until(ends) {
+		t.Errorf("the renewal is bounded by the token already: %s s", r.TTL)
+	}
+	until(t, ends.Add(-3*time.Second), ends, "the account lives as long as our token", func() bool { return a.exists(t, user) })
+	eventually(t, "the lease dies with our token", func() bool { return !a.exists(t, user) })
+	if early := time.Until(ends); early > 0 {
+		t.Errorf("it died %s before our token's end", early)
+	}
+	_, err = other.RenewLease(t.Context(), g.LeaseID, time.Hour)
+	wantKind(t, "a lease that died with its token", err, vault.KindNotFound)
+}
