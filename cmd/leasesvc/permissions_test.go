@@ -71,22 +71,37 @@ func (*violations) Fatalf(string, ...any)  {}
 func (*violations) Debugf(string, ...any)  {}
 func (*violations) Tracef(string, ...any)  {}
 
+// await waits until the server has said of so many refusals: who is refused hears of
+// it first.
+func (v *violations) await(ts *testscript.TestScript, count int) (all []string) {
+	for late := time.Now().Add(30 * time.Second); ; <-time.After(5 * time.Millisecond) {
+		v.mu.Lock()
+		all = v.all
+		if len(all) >= count {
+			v.all = nil
+			v.mu.Unlock()
+			return all
+		}
+		v.mu.Unlock()
+		if time.Now().After(late) {
+			ts.Fatalf("NATS refused %d times, not %d:\n%s", len(all), count, strings.Join(all, "\n"))
+		}
+	}
+}
+
 // violationsAre checks what the server refused since it was last asked: nothing,
 // or no more than what each of the texts names.
 func violationsAre(ts *testscript.TestScript, _ bool, want []string) {
-	v := ts.Value(violationsKey).(*violations)
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	all := strings.Join(v.all, "\n")
-	if len(v.all) != len(want) {
-		ts.Fatalf("NATS refused %d times:\n%s", len(v.all), all)
+	said := ts.Value(violationsKey).(*violations).await(ts, len(want))
+	all := strings.Join(said, "\n")
+	if len(said) != len(want) {
+		ts.Fatalf("NATS refused %d times:\n%s", len(said), all)
 	}
 	for _, w := range want {
 		if !strings.Contains(all, w) {
 			ts.Fatalf("NATS did not refuse %q, only:\n%s", w, all)
 		}
 	}
-	v.all = nil
 }
 
 // refused publishes as somebody, and checks that NATS refuses it: refused URL
@@ -96,13 +111,8 @@ func refused(ts *testscript.TestScript, _ bool, args []string) {
 	nc, err := nats.Connect(args[0], nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { said <- err.Error() }))
 	ts.Check(err)
 	defer nc.Close()
-	defer func() {
-		v := ts.Value(violationsKey).(*violations)
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		v.all = nil
-	}()
-	for _, subject := range args[1:] {
+	subjects := args[1:]
+	for _, subject := range subjects {
 		ts.Check(nc.Publish(subject, []byte("{}")))
 		select {
 		case err := <-said:
@@ -113,6 +123,7 @@ func refused(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("publishing to %s is not refused", subject)
 		}
 	}
+	ts.Value(violationsKey).(*violations).await(ts, len(subjects))
 }
 
 // takePart is an application that follows: takepart URL NAME. It registers, and
