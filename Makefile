@@ -87,7 +87,8 @@ BENCH := go test ./bench -run '^TestBench$$' -count 1 -v
 .PHONY: bench
 bench: ## the whole table beside the raw engine, into bench/out/full.json (under 10 minutes)
 	$(BENCH) -timeout 15m -bench.size full -bench.out $(CURDIR)/bench/out/full.json
-	go test ./bench/handover -run '^$$' -bench . -timeout 10m -v -handover.out $(CURDIR)/bench/out/full.json
+	go test ./bench/handover -run '^$$' -bench Overhead -benchtime 250x -timeout 10m -v -handover.out $(CURDIR)/bench/out/full.json
+	go test ./bench/handover -run '^$$' -bench Thousand -timeout 10m -v -handover.out $(CURDIR)/bench/out/full.json
 	go test ./bench/failover -count 1 -v -timeout 10m -failover.rounds 2 -failover.out $(CURDIR)/bench/out/full.json
 
 .PHONY: bench-short
@@ -100,7 +101,8 @@ bench-micro: ## every package's own benchmarks, for profiles (PKG narrows it)
 
 .PHONY: bench-handover
 bench-handover: ## what a hand-over costs beyond Vault and consumer (p50, p99), and hand-overs a second with 1,000 consumers
-	go test ./bench/handover -run '^$$' -bench . -timeout 30m
+	go test ./bench/handover -run '^$$' -bench Overhead -benchtime 250x -timeout 30m
+	go test ./bench/handover -run '^$$' -bench Thousand -timeout 30m
 
 .PHONY: bench-failover
 bench-failover: ## how long a scope is without a holder: 30 takeovers of each kind on 3 NATS servers, into bench/out/failover.json (half an hour)
