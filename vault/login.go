@@ -313,7 +313,7 @@ func (c *Client) enforceToken(t token, ttl Duration, since time.Time) {
 	t.granted(ttl, since)
 	t.loggedIn = time.Now()
 	c.mu.Lock()
-	t.refusedSince, t.lastError, t.logins = c.token.refusedSince, c.token.lastError, c.token.logins+1
+	t.logins = c.token.logins + 1 // nothing was refused to it yet
 	c.token = t
 	c.mu.Unlock()
 }
