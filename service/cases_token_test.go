@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -49,6 +50,40 @@ func TestC3_RenewalsMoveToTheNewToken(t *testing.T) {
 		t.Error("nobody read it")
 	}
 	r.noSecretSaid(old, other)
+}
+
+// TestAStartWaitsForTheFirstLogin, for a moment: what it asks for first is not refused
+// for that. A Vault that says nothing keeps nobody from leading.
+func TestAStartWaitsForTheFirstLogin(t *testing.T) {
+	t.Parallel()
+	for name, takes := range map[string]time.Duration{"a slow one": 250 * time.Millisecond, "none": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newCaseRig(t, "1h", "2h")
+			quit := make(chan struct{})
+			t.Cleanup(func() { close(quit) }) // before the Vault ends
+			asked := r.watch("auth/token/lookup-self", func(http.ResponseWriter, arrival) bool {
+				select {
+				case <-time.After(takes):
+				case <-quit:
+				}
+				return false
+			})
+			r.definitions(1, definition("app", ""))
+			r.run("state-a")
+			r.await("a term", func() bool { return r.count(events.TypeRequested) > 0 })
+			if asked.count() == 0 {
+				t.Error("the login was not held up")
+			}
+			if takes > time.Second {
+				return
+			}
+			r.await("a lease", func() bool { return r.active("app") != 0 })
+			if n := r.count(events.TypeAcquireFailed); n > 0 {
+				t.Errorf("%d acquisitions failed", n)
+			}
+		})
+	}
 }
 
 // TestC23_AnUnguardedLeaseEndsWithOurToken: what it is said to live for is the

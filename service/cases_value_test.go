@@ -137,8 +137,9 @@ func TestC18_AStaticRoleIsReadByItsOwnClock(t *testing.T) {
 	r.staticRole("steady", "8s")
 	r.definitions(1, "  app: {path: database/static-creds/steady, kind: postgresql, good_for: 0s, poll: 1s}\n")
 	r.run("state-a")
-	r.await("the credential", func() bool { return r.active("app") == 1 })
-	r.await("the next rotation's", func() bool { return r.active("app") > 1 })
+	r.await("the credential", func() bool { return r.active("app") != 0 })
+	first := r.active("app")
+	r.await("the next rotation's", func() bool { return r.active("app") > first })
 	acquired := r.events(events.TypeAcquired)
 	if a := data[*events.Acquired](t, acquired[0]); a.LeaseID != "" || a.TTL.Sign() != 0 || a.RereadIn.Sign() <= 0 || a.RereadIn.Cmp(events.WholeSeconds(8)) > 0 {
 		t.Errorf("read as %s s, again in %s s", a.TTL, a.RereadIn)
@@ -158,7 +159,7 @@ func TestC18_AStaticRoleIsReadByItsOwnClock(t *testing.T) {
 		return err == nil && r.tryLogin(c) == nil && r.active("app") > before
 	})
 	for _, e := range r.events(events.TypeHandoverStarted) {
-		if e.Lease > 1 && data[*events.HandoverStarted](t, e).Unasked == "" {
+		if e.Lease > first && data[*events.HandoverStarted](t, e).Unasked == "" {
 			t.Errorf("lease %d: the one before is dead already, and consumers were asked", e.Lease)
 		}
 	}

@@ -203,6 +203,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	background.Go(func() error { return s.watch(bctx) })
 	close(s.begun)
+	s.awaitLogins(ctx)
 	for _, sc := range s.scopes {
 		leading.Go(func() error { return sc.run(lctx, base) })
 	}
@@ -221,6 +222,24 @@ func (s *Service) Run(ctx context.Context) error {
 		err = nil
 	}
 	return err
+}
+
+// loginWait is how long a start waits for the connections to Vault to log in.
+const loginWait = 500 * time.Millisecond
+
+// awaitLogins gives each connection to Vault the time to log in or to be refused, so
+// that what a fresh holder asks for first does not fail for that, and wait for its
+// retry. A Vault that does not answer keeps nobody from leading.
+func (s *Service) awaitLogins(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, loginWait)
+	defer cancel()
+	for _, v := range s.vaults {
+		for token := v.client.Token(); !token.LoggedIn && token.LastError == nil; token = v.client.Token() {
+			if pause(ctx, 5*time.Millisecond) != nil {
+				return
+			}
+		}
+	}
 }
 
 // begin brings the instance to where it holds.
