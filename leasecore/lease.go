@@ -102,7 +102,7 @@ type Lease struct {
 	// GateN is the log sequence that every registered incarnation must have
 	// confirmed before the lease may be revoked (P13).
 	GateN uint64
-	// Replaced is there in Grace only.
+	// Replaced is there from Grace on; nil: it has no successor.
 	Replaced *Replaced
 }
 

@@ -102,7 +102,8 @@ func (l *Lease) write(b *strings.Builder, n *Name) {
 	if l.GateN > 0 {
 		fmt.Fprintf(b, " gate=%d", l.GateN)
 	}
-	if r := l.Replaced; r != nil && l.State == Grace {
+	if l.State == Grace {
+		r := l.Replaced
 		fmt.Fprintf(b, " good-until=%s retire-at=%s", stamp(latest(r.At.Add(r.GoodFor), n.promisedBefore().Until)), stamp(r.RetireAt))
 	}
 	b.WriteByte('\n')

@@ -83,6 +83,12 @@ func tell(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(append(b, '\n')) // who asked may be gone
 }
 
+// tellLater answers that there is no answer now, and that there may be one in a second.
+func tellLater(w http.ResponseWriter, v any) {
+	w.Header().Set("Retry-After", "1")
+	tell(w, http.StatusServiceUnavailable, v)
+}
+
 // ServeHTTP implements http.Handler.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) { f.mux.ServeHTTP(w, r) }
 
@@ -101,8 +107,7 @@ func (f *front) thePage(w http.ResponseWriter, r *http.Request) {
 		p.page.ServeHTTP(w, r)
 		return
 	}
-	w.Header().Set("Retry-After", "1")
-	tell(w, http.StatusServiceUnavailable, api.Problem{Code: api.CodeNotLeading, Message: "the instance is starting; see /readyz"})
+	tellLater(w, api.Problem{Code: api.CodeNotLeading, Message: "the instance is starting; see /readyz"})
 }
 
 // may tells whether who asks may be told details.
@@ -212,13 +217,11 @@ func (f *front) question(answer func(context.Context, *http.Request) (any, error
 		case f.queries <- struct{}{}:
 			defer func() { <-f.queries }()
 		case <-ctx.Done():
-			w.Header().Set("Retry-After", "1")
-			tell(w, http.StatusServiceUnavailable, api.Problem{Code: api.CodeBusy, Message: busy(againLater, "%d questions are being answered", cap(f.queries)).Error()})
+			tellLater(w, api.Problem{Code: api.CodeBusy, Message: busy(againLater, "%d questions are being answered", cap(f.queries)).Error()})
 			return
 		}
 		if !f.svc.hasBegun() {
-			w.Header().Set("Retry-After", "1")
-			tell(w, http.StatusServiceUnavailable, api.Problem{Code: api.CodeNotLeading, Message: "the instance is starting; see /readyz"})
+			tellLater(w, api.Problem{Code: api.CodeNotLeading, Message: "the instance is starting; see /readyz"})
 			return
 		}
 		v, err := answer(ctx, r)
@@ -234,8 +237,7 @@ func (f *front) question(answer func(context.Context, *http.Request) (any, error
 			tell(w, http.StatusBadRequest, api.Problem{Code: api.CodeRefused, Message: bad.says})
 		default:
 			f.svc.log.Warn("a question over HTTP has no answer", "path", r.URL.Path, "error", err)
-			w.Header().Set("Retry-After", "1")
-			tell(w, http.StatusServiceUnavailable, api.Problem{Code: api.CodeBusy, Message: busy(againLater, "there is no answer now: %v", err).Error()})
+			tellLater(w, api.Problem{Code: api.CodeBusy, Message: busy(againLater, "there is no answer now: %v", err).Error()})
 		}
 	})
 }

@@ -22,6 +22,7 @@ type byHand struct {
 	b        *testing.B
 	replicas int
 	nc       *nats.Conn
+	heard    *nats.Subscription // of what is said
 	values   jetstream.KeyValue
 	vault    *httptest.Server
 	event    []byte
@@ -44,6 +45,9 @@ func newByHand(t *bed, replicas int) *byHand {
 		b.Fatal(err)
 	}
 	if _, err := t.nats.Conn(b).Subscribe("echo", func(m *nats.Msg) { _ = m.Respond(m.Data) }); err != nil {
+		b.Fatal(err)
+	}
+	if h.heard, err = t.nats.Conn(b).SubscribeSync("said"); err != nil {
 		b.Fatal(err)
 	}
 	h.vault = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(h.event) }))
@@ -79,16 +83,12 @@ func (h *byHand) once() time.Duration {
 
 // say is a message there; echo one there and back.
 func (h *byHand) say() {
-	arrived := make(chan *nats.Msg, 1)
-	sub, err := h.nc.ChanSubscribe("said", arrived)
-	if err != nil {
-		h.b.Fatal(err)
-	}
-	defer func() { _ = sub.Unsubscribe() }()
 	if err := h.nc.Publish("said", h.event); err != nil {
 		h.b.Fatal(err)
 	}
-	<-arrived
+	if _, err := h.heard.NextMsg(within); err != nil {
+		h.b.Fatal(err)
+	}
 }
 
 func (h *byHand) echo() {
